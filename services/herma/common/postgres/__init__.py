@@ -1,0 +1,6 @@
+"""PostgreSQL: pooled transactions under a tenant, migrations, notifications."""
+
+from herma.common.postgres.database import Connection, Database
+from herma.common.postgres.listener import Listener
+
+__all__ = ["Connection", "Database", "Listener"]

@@ -1,0 +1,60 @@
+"""Settings: environment variables `HERMA_…`, read once, frozen, per service.
+
+Each service subclasses `ServiceSettings` with the fields of its own; `app.py` alone reads them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class TelemetrySettings(BaseSettings):
+    """Where traces and metrics go."""
+
+    model_config = SettingsConfigDict(env_prefix="HERMA_", frozen=True, extra="ignore")
+
+    otlp_endpoint: str = Field(
+        "", description="gRPC endpoint of an OpenTelemetry collector; empty sends nothing."
+    )
+    spans_file: Path | None = Field(
+        None, description="File to which finished spans are appended as JSON lines."
+    )
+    log_level: str = Field("INFO", description="Least severe level that is logged.")
+
+
+class ServiceSettings(TelemetrySettings):
+    """What every gRPC service needs to know."""
+
+    listen: str = Field("127.0.0.1:0", description="Address to serve gRPC on: host:port, or unix:/path.")
+    service_keys: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="JSON object from `caller>callee` to the key that proves the caller's identity; "
+        "each service is given only the pairs that it is part of.",
+    )
+    reflection: bool = Field(False, description="Serve gRPC reflection.")
+    drain_seconds: float = Field(
+        20.0, ge=0, description="How long a stopping service may take to hand over its work."
+    )
+
+
+class DatabaseSettings(BaseSettings):
+    """A service's own database role."""
+
+    model_config = SettingsConfigDict(env_prefix="HERMA_", frozen=True, extra="ignore")
+
+    database_url: SecretStr = Field(
+        description="PostgreSQL URL of the service's own role; may go through a pooler in "
+        "transaction mode."
+    )
+    database_direct_url: SecretStr | None = Field(
+        None, description="URL that reaches PostgreSQL itself, for LISTEN; the other one if unset."
+    )
+    database_pool_size: int = Field(10, ge=1, le=200, description="Connections at most.")
+
+    @property
+    def listen_url(self) -> str:
+        """The URL for LISTEN."""
+        return (self.database_direct_url or self.database_url).get_secret_value()
