@@ -123,6 +123,11 @@ def _begin(tenant_id: UUID | None) -> str:
     return f"BEGIN; SET LOCAL herma.tenant_id = '{UUID(int=tenant_id.int)}'"
 
 
+async def see_tenant(connection: Connection, tenant_id: UUID) -> None:
+    """Sets the tenant of a transaction that had to find out whose rows it wants."""
+    await connection.execute("SELECT set_config('herma.tenant_id', $1, true)", str(tenant_id))
+
+
 async def _keep(_connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """Nothing here changes a server session's state, so a used connection needs no reset."""
 

@@ -1,0 +1,140 @@
+"""Composition of session-authority: the only place that reads settings and constructs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from herma.api.identity.v1 import identity_pb2_grpc
+from herma.api.lease.v1 import lease_pb2_grpc
+from herma.api.session.v1 import session_pb2_grpc
+from herma.common.app import Lifecycle, run
+from herma.common.errors import HermaError
+from herma.common.ids import UuidV7Factory
+from herma.common.logs import logger
+from herma.common.postgres import Database, Listener
+from herma.common.postgres.migrations import ServiceSchema
+from herma.common.rpc import RpcServer, ServedApi, ServiceIdentity, ServiceKeys
+from herma.common.turn_token import TurnTokenSigner, TurnTokenVerifier
+from herma.session_authority import bells
+from herma.session_authority.bells import Belfry
+from herma.session_authority.lease_servicer import LeaseServicer
+from herma.session_authority.servicer import IdentityServicer, SessionServicer
+from herma.session_authority.settings import AuthoritySettings
+from herma.session_authority.store.deltas import DeltaWriter
+from herma.session_authority.store.events import EventLog
+from herma.session_authority.store.identities import IdentityStore
+from herma.session_authority.store.leases import LeaseStore
+from herma.session_authority.store.ledger import LedgerStore
+from herma.session_authority.store.sessions import SessionStore
+from herma.session_authority.subscription import Subscriptions
+
+NAME = "session-authority"
+SCHEMA = ServiceSchema("authority", "herma.session_authority")
+
+_log = logger(__name__)
+
+
+async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
+    """Serves until asked to stop."""
+    new_id = UuidV7Factory()
+    database = Database(settings.database_url.get_secret_value(), size=settings.database_pool_size)
+    await database.open()
+    belfry = Belfry(database)
+    leases = LeaseStore(database, new_id, timedelta(seconds=settings.lease_ttl_seconds))
+    deltas = DeltaWriter(database, belfry.ring_session)
+    signer = TurnTokenSigner(settings.turn_token_key.get_secret_value().encode())
+    lease_servicer = LeaseServicer(
+        leases,
+        LedgerStore(database, new_id),
+        deltas,
+        belfry,
+        signer,
+        TurnTokenVerifier(signer.public_key_pem),
+    )
+    keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
+    server = RpcServer(
+        ServiceIdentity(NAME, ServiceKeys(keys)),
+        _apis(
+            SessionServicer(
+                SessionStore(database, new_id), Subscriptions(EventLog(database), belfry), belfry
+            ),
+            IdentityServicer(IdentityStore(database, new_id)),
+            lease_servicer,
+        ),
+        settings.listen,
+        with_reflection=settings.reflection,
+    )
+    listener = Listener(
+        settings.listen_url,
+        {
+            bells.WORK: lambda _payload: belfry.work.ring(),
+            bells.SIGNAL: lambda _payload: belfry.signals.ring(),
+            bells.SESSION: belfry.heard_session,
+        },
+    )
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(belfry.run()),
+                tasks.create_task(deltas.run()),
+                tasks.create_task(listener.run()),
+                tasks.create_task(_sweep(leases, belfry, settings.sweep_seconds)),
+            ]
+            await server.start()
+            _log.info("serving", port=server.port)
+            await lifecycle.stopping()
+            await server.refuse()
+            lease_servicer.close()
+            await server.stop(2.0)
+            for task in background:
+                task.cancel()
+    finally:
+        await database.close()
+
+
+def _apis(
+    sessions: SessionServicer, identities: IdentityServicer, leases: LeaseServicer
+) -> list[ServedApi]:
+    lease_api = "herma.api.lease.v1.LeaseService"
+    return [
+        ServedApi(
+            "herma.api.session.v1.SessionService",
+            session_pb2_grpc.add_SessionServiceServicer_to_server,
+            sessions,
+            frozenset({"gateway"}),
+            untraced=frozenset({"/herma.api.session.v1.SessionService/Subscribe"}),
+        ),
+        ServedApi(
+            "herma.api.identity.v1.IdentityService",
+            identity_pb2_grpc.add_IdentityServiceServicer_to_server,
+            identities,
+            frozenset({"gateway", "operator"}),
+        ),
+        ServedApi(
+            lease_api,
+            lease_pb2_grpc.add_LeaseServiceServicer_to_server,
+            leases,
+            frozenset({"agent-runner"}),
+            untraced=frozenset(
+                f"/{lease_api}/{method}" for method in ("Claim", "Renew", "PublishDelta", "WatchSignals")
+            ),
+        ),
+    ]
+
+
+async def _sweep(leases: LeaseStore, belfry: Belfry, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        try:
+            if await leases.take_back_lapsed():
+                belfry.ring_work()
+                belfry.heard_session("")
+        except HermaError as error:
+            _log.warning("lapsed leases were not looked for", reason=error.reason)
+
+
+def main() -> None:
+    """Runs the service with settings from the environment."""
+    settings = AuthoritySettings()
+    run(NAME, settings, lambda lifecycle: serve(settings, lifecycle), grace=settings.drain_seconds)

@@ -1,0 +1,78 @@
+"""What may be admitted."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from herma.common.errors import InvalidArgument
+
+MAX_CONTENT_BYTES = 512 * 1024
+MAX_TITLE = 200
+MAX_KEY = 200
+MAX_IDEMPOTENCY_KEY = 255
+
+_TENANT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def check_content(content: str) -> None:
+    """Refuses an input that is empty, too large, or holds what PostgreSQL cannot store.
+
+    Raises:
+        InvalidArgument: naming the field `content`.
+    """
+    if not content.strip():
+        raise InvalidArgument("the content is empty", fields={"content": "must not be empty"})
+    if len(content.encode()) > MAX_CONTENT_BYTES:
+        raise InvalidArgument(
+            "the content is too large", fields={"content": f"at most {MAX_CONTENT_BYTES} bytes"}
+        )
+    if "\0" in content:
+        raise InvalidArgument("the content has a NUL", fields={"content": "must not contain U+0000"})
+
+
+def check_mode(mode: str, kind: str) -> None:
+    """Refuses what this release does not do.
+
+    Raises:
+        InvalidArgument: naming `mode` or `kind`.
+    """
+    if mode not in ("", "queue"):
+        raise InvalidArgument(f"mode {mode!r} is not known", fields={"mode": "must be `queue`"})
+    if kind not in ("", "message"):
+        raise InvalidArgument(f"kind {kind!r} is not known", fields={"kind": "must be `message`"})
+
+
+def check_line(text: str, field: str, limit: int) -> None:
+    """Refuses text for people or names that is too long or has control characters.
+
+    Raises:
+        InvalidArgument: naming `field`.
+    """
+    if len(text) > limit:
+        raise InvalidArgument(f"{field} is too long", fields={field: f"at most {limit} characters"})
+    if not text.isprintable():
+        raise InvalidArgument(f"{field} has control characters", fields={field: "must be printable"})
+
+
+def check_tenant_name(name: str) -> None:
+    """Refuses a name that is no DNS label.
+
+    Raises:
+        InvalidArgument: naming `name`.
+    """
+    if not _TENANT_NAME.fullmatch(name):
+        raise InvalidArgument(
+            "the name is not usable",
+            fields={"name": "1 to 63 of a-z, 0-9 and -, not at either end"},
+        )
+
+
+def request_digest(*parts: str) -> bytes:
+    """SHA-256 over the parts, each with its length, so that no two requests share one."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "big"))
+        digest.update(encoded)
+    return digest.digest()

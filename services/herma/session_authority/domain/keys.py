@@ -1,0 +1,69 @@
+"""API keys: `herma_<prefix>_<secret>`; the prefix may be shown, only a hash is stored.
+
+The secret has 256 bits, so a plain SHA-256 is as good as a slow hash and looks up by index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from herma.common.errors import InvalidArgument, PermissionDenied
+
+SCOPES = ("agent", "keys", "operator")
+
+_KEY = re.compile(r"herma_(?P<prefix>[a-z0-9]{8})_[A-Za-z0-9_-]{43}")
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key without its secret."""
+
+    id: UUID
+    principal_id: UUID
+    name: str
+    prefix: str
+    scopes: Sequence[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+def mint_key(token: Callable[[int], str] = secrets.token_urlsafe) -> str:
+    """A new key's text."""
+    prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    return f"herma_{prefix}_{token(32)}"
+
+
+def key_prefix(key: str) -> str | None:
+    """The part that may be shown; None for text that is no key."""
+    match = _KEY.fullmatch(key)
+    return f"herma_{match['prefix']}" if match else None
+
+
+def key_hash(key: str) -> bytes:
+    """What is stored."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def granted_scopes(wanted: Sequence[str], held: Sequence[str]) -> list[str]:
+    """The scopes of a new key: what was asked, never more than its maker holds.
+
+    Raises:
+        InvalidArgument: for a scope that does not exist.
+        PermissionDenied: for one that the maker does not hold.
+    """
+    if not wanted:
+        return [scope for scope in held if scope != "operator"]
+    for scope in wanted:
+        if scope not in SCOPES:
+            raise InvalidArgument(f"no scope {scope!r}", fields={"scopes": "one of " + ", ".join(SCOPES)})
+        if scope not in held:
+            raise PermissionDenied(f"a key cannot grant {scope!r}, which its maker does not hold")
+    return sorted(set(wanted))

@@ -1,0 +1,153 @@
+"""The gRPC face for runners: unpack, call, pack."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from herma.api.lease.v1 import lease_pb2, lease_pb2_grpc
+from herma.common.errors import InvalidArgument
+from herma.common.ids import parse_id
+from herma.common.rpc import current_caller
+from herma.common.turn_token import TurnIdentity, TurnTokenSigner, TurnTokenVerifier
+from herma.session_authority import wire
+from herma.session_authority.bells import Belfry
+from herma.session_authority.store.deltas import DeltaWriter
+from herma.session_authority.store.leases import LeaseStore
+from herma.session_authority.store.ledger import LedgerStore
+
+# The version of ledger records that this release writes.
+LEDGER_VERSION = 1
+
+_MAX_WAIT = 30.0
+# How long a lost ring may delay a claim or a signal.
+_POLL_SECONDS = 1.0
+# Outlives the lease, so that a runner at the end of its lease is told LEASE_LOST and not that its
+# token expired; the epoch fences, not this.
+_TOKEN_SECONDS = 3600
+
+
+class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
+    """Leases and fenced writes."""
+
+    def __init__(
+        self,
+        leases: LeaseStore,
+        ledger: LedgerStore,
+        deltas: DeltaWriter,
+        belfry: Belfry,
+        signer: TurnTokenSigner,
+        verifier: TurnTokenVerifier,
+    ) -> None:
+        self._leases = leases
+        self._ledger = ledger
+        self._deltas = deltas
+        self._belfry = belfry
+        self._signer = signer
+        self._verifier = verifier
+        self._closing = False
+
+    def close(self) -> None:
+        """Lets long polls end now: this replica stops."""
+        self._closing = True
+        self._belfry.work.ring()
+        self._belfry.signals.ring()
+
+    async def Claim(  # noqa: N802  # the proto's name
+        self, request: lease_pb2.ClaimRequest, context: Any
+    ) -> lease_pb2.ClaimResponse:
+        request_id = parse_id(request.request_id, "request_id")
+        runner_id = parse_id(request.runner_id, "runner_id")
+        if request.ledger_version < LEDGER_VERSION:
+            raise InvalidArgument(
+                "the runner reads no ledger of this release",
+                reason="LEDGER_VERSION_UNREADABLE",
+                fields={"ledger_version": f"at least {LEDGER_VERSION}"},
+            )
+        until = time.monotonic() + min(request.wait.ToMilliseconds() / 1000, _MAX_WAIT)
+        while not self._closing:
+            ticket = self._belfry.work.ticket()
+            lease = await self._leases.claim(request_id, runner_id)
+            if lease is not None:
+                self._belfry.ring_session(lease.session_id)
+                identity = TurnIdentity(
+                    tenant_id=lease.tenant_id,
+                    session_id=lease.session_id,
+                    turn_id=lease.turn.id,
+                    profile_id=lease.profile.id,
+                    principal_id=lease.principal_id,
+                    trust=lease.trust,
+                    epoch=lease.epoch,
+                    expires_at=int(time.time()) + _TOKEN_SECONDS,
+                )
+                return lease_pb2.ClaimResponse(
+                    lease=wire.lease_message(
+                        lease, self._signer.sign(identity), self._leases.ttl.total_seconds()
+                    )
+                )
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            await self._belfry.work.wait(ticket, min(left, _POLL_SECONDS))
+        return lease_pb2.ClaimResponse()
+
+    async def Renew(  # noqa: N802
+        self, request: lease_pb2.RenewRequest, context: Any
+    ) -> lease_pb2.RenewResponse:
+        identity = self._identity()
+        asked = await self._leases.renew(identity)
+        fresh = replace(identity, expires_at=int(time.time()) + _TOKEN_SECONDS)
+        response = lease_pb2.RenewResponse(turn_token=self._signer.sign(fresh), interrupt_requested=asked)
+        response.ttl.FromTimedelta(self._leases.ttl)
+        return response
+
+    async def Append(  # noqa: N802
+        self, request: lease_pb2.AppendRequest, context: Any
+    ) -> lease_pb2.AppendResponse:
+        identity = self._identity()
+        outcome = await self._ledger.append(identity, wire.step_of(request))
+        self._belfry.ring_session(identity.session_id)
+        if request.HasField("finish"):
+            self._belfry.ring_work()
+        return lease_pb2.AppendResponse(
+            message_ids=wire.ids(outcome.message_ids),
+            call_ids=wire.ids(outcome.call_ids),
+            last_seq=outcome.last_seq,
+            interrupt_requested=outcome.interrupt_requested,
+        )
+
+    async def Release(  # noqa: N802
+        self, request: lease_pb2.ReleaseRequest, context: Any
+    ) -> lease_pb2.ReleaseResponse:
+        await self._leases.release(self._identity())
+        self._belfry.ring_work()
+        return lease_pb2.ReleaseResponse()
+
+    async def PublishDelta(  # noqa: N802
+        self, request: lease_pb2.PublishDeltaRequest, context: Any
+    ) -> lease_pb2.PublishDeltaResponse:
+        identity = self._identity()
+        self._deltas.put(
+            identity.tenant_id, identity.session_id, wire.delta_of(request.delta, identity.turn_id)
+        )
+        return lease_pb2.PublishDeltaResponse()
+
+    async def WatchSignals(  # noqa: N802
+        self, request: lease_pb2.WatchSignalsRequest, context: Any
+    ) -> AsyncIterator[lease_pb2.WatchSignalsResponse]:
+        runner_id = parse_id(request.runner_id, "runner_id")
+        told: set[tuple[object, int]] = set()
+        while not self._closing:
+            ticket = self._belfry.signals.ticket()
+            current = {
+                (entry.turn_id, entry.epoch) for entry in await self._leases.interrupts_of(runner_id)
+            }
+            for turn_id, epoch in current - told:
+                yield lease_pb2.WatchSignalsResponse(turn_id=str(turn_id), epoch=epoch, kind="interrupt")
+            told = set(current)
+            await self._belfry.signals.wait(ticket, _POLL_SECONDS)
+
+    def _identity(self) -> TurnIdentity:
+        return self._verifier.verify(current_caller().turn_token)

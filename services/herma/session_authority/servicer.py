@@ -1,0 +1,236 @@
+"""The gRPC face for entrances: unpack, call, pack."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import AsyncIterator
+from datetime import UTC
+from typing import Any
+from uuid import UUID
+
+from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
+from herma.api.ledger.v1 import ledger_pb2
+from herma.api.session.v1 import session_pb2, session_pb2_grpc
+from herma.common.errors import InvalidArgument, PermissionDenied
+from herma.common.ids import parse_id
+from herma.common.rpc import current_caller
+from herma.session_authority import wire
+from herma.session_authority.bells import Belfry
+from herma.session_authority.domain import admission
+from herma.session_authority.store.identities import IdentityStore
+from herma.session_authority.store.sessions import SessionStore
+from herma.session_authority.subscription import Subscriptions
+
+_MAX_PAGE = 200
+_PAGE = 50
+
+
+class SessionServicer(session_pb2_grpc.SessionServiceServicer):
+    """Sessions and turns."""
+
+    def __init__(self, sessions: SessionStore, subscriptions: Subscriptions, belfry: Belfry) -> None:
+        self._sessions = sessions
+        self._subscriptions = subscriptions
+        self._belfry = belfry
+
+    async def CreateSession(  # noqa: N802  # the proto's name
+        self, request: session_pb2.CreateSessionRequest, context: Any
+    ) -> session_pb2.CreateSessionResponse:
+        admission.check_line(request.title, "title", admission.MAX_TITLE)
+        admission.check_line(request.key, "key", admission.MAX_KEY)
+        admission.check_line(request.profile, "profile", admission.MAX_KEY)
+        _check_idempotency_key(request.idempotency_key)
+        session = await self._sessions.create(
+            wire.caller_of(request.caller),
+            request.profile,
+            request.key,
+            request.title,
+            request.idempotency_key,
+        )
+        return session_pb2.CreateSessionResponse(session=wire.session_message(session))
+
+    async def GetSession(  # noqa: N802
+        self, request: session_pb2.GetSessionRequest, context: Any
+    ) -> session_pb2.GetSessionResponse:
+        session = await self._sessions.get(
+            wire.caller_of(request.caller), parse_id(request.session_id, "session_id")
+        )
+        return session_pb2.GetSessionResponse(session=wire.session_message(session))
+
+    async def ListSessions(  # noqa: N802
+        self, request: session_pb2.ListSessionsRequest, context: Any
+    ) -> session_pb2.ListSessionsResponse:
+        size = _page_size(request.page_size)
+        token = _from_token(request.page_token)
+        before = parse_id(token, "page_token") if token else None
+        found = await self._sessions.list(wire.caller_of(request.caller), before, size + 1)
+        page = found[:size]
+        return session_pb2.ListSessionsResponse(
+            sessions=[wire.session_message(session) for session in page],
+            next_page_token=_to_token(str(page[-1].id)) if len(found) > size else "",
+        )
+
+    async def ListMessages(  # noqa: N802
+        self, request: session_pb2.ListMessagesRequest, context: Any
+    ) -> session_pb2.ListMessagesResponse:
+        size = _page_size(request.page_size)
+        token = _from_token(request.page_token)
+        if token and not (token.isascii() and token.isdigit() and len(token) < 19):
+            raise InvalidArgument("no such page", fields={"page_token": "is not valid"})
+        found = await self._sessions.messages(
+            wire.caller_of(request.caller),
+            parse_id(request.session_id, "session_id"),
+            int(token or 0),
+            size + 1,
+        )
+        page = found[:size]
+        return session_pb2.ListMessagesResponse(
+            messages=[wire.message_message(message) for message in page],
+            next_page_token=_to_token(str(page[-1].position)) if len(found) > size else "",
+        )
+
+    async def Submit(  # noqa: N802
+        self, request: session_pb2.SubmitRequest, context: Any
+    ) -> session_pb2.SubmitResponse:
+        admission.check_content(request.content)
+        admission.check_mode(request.mode, request.kind)
+        _check_idempotency_key(request.idempotency_key)
+        session_id = parse_id(request.session_id, "session_id")
+        admitted = await self._sessions.submit(
+            wire.caller_of(request.caller),
+            session_id,
+            request.content,
+            request.idempotency_key,
+            request.traceparent,
+        )
+        self._belfry.ring_work()
+        self._belfry.ring_session(session_id)
+        return session_pb2.SubmitResponse(
+            turn_id=str(admitted.turn_id),
+            session_id=str(admitted.session_id),
+            position=admitted.position,
+            cursor=admitted.cursor,
+        )
+
+    async def GetTurn(  # noqa: N802
+        self, request: session_pb2.GetTurnRequest, context: Any
+    ) -> session_pb2.GetTurnResponse:
+        turn = await self._sessions.turn(
+            wire.caller_of(request.caller), parse_id(request.turn_id, "turn_id")
+        )
+        return session_pb2.GetTurnResponse(turn=wire.turn_message(turn))
+
+    async def InterruptTurn(  # noqa: N802
+        self, request: session_pb2.InterruptTurnRequest, context: Any
+    ) -> session_pb2.InterruptTurnResponse:
+        turn = await self._sessions.interrupt(
+            wire.caller_of(request.caller), parse_id(request.turn_id, "turn_id")
+        )
+        self._belfry.ring_signals()
+        self._belfry.ring_session(turn.session_id)
+        self._belfry.ring_work()
+        return session_pb2.InterruptTurnResponse(turn=wire.turn_message(turn))
+
+    async def Subscribe(  # noqa: N802
+        self, request: session_pb2.SubscribeRequest, context: Any
+    ) -> AsyncIterator[session_pb2.SubscribeResponse]:
+        if request.after_seq < 0:
+            raise InvalidArgument("a cursor is not negative", fields={"after_seq": "0 or more"})
+        turn_id: UUID | None = parse_id(request.turn_id, "turn_id") if request.turn_id else None
+        items = self._subscriptions.follow(
+            wire.caller_of(request.caller),
+            parse_id(request.session_id, "session_id"),
+            request.after_seq,
+            turn_id,
+        )
+        async for item in items:
+            yield wire.stream_message(item)
+
+
+class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
+    """Tenants, principals and keys."""
+
+    def __init__(self, identities: IdentityStore) -> None:
+        self._identities = identities
+
+    async def Authenticate(  # noqa: N802
+        self, request: identity_pb2.AuthenticateRequest, context: Any
+    ) -> identity_pb2.AuthenticateResponse:
+        who = await self._identities.authenticate(request.key)
+        return identity_pb2.AuthenticateResponse(
+            caller=ledger_pb2.Caller(
+                tenant_id=str(who.caller.tenant_id),
+                principal_id=str(who.caller.principal_id),
+            ),
+            key_id=str(who.key_id),
+            scopes=who.scopes,
+            expires_at=wire.timestamp(who.expires_at),
+        )
+
+    async def CreateTenant(  # noqa: N802
+        self, request: identity_pb2.CreateTenantRequest, context: Any
+    ) -> identity_pb2.CreateTenantResponse:
+        admission.check_tenant_name(request.name)
+        _check_idempotency_key(request.idempotency_key)
+        tenant_id, key = await self._identities.create_tenant(
+            wire.caller_of(request.caller), request.name, request.idempotency_key
+        )
+        return identity_pb2.CreateTenantResponse(tenant_id=str(tenant_id), name=request.name, key=key)
+
+    async def CreateKey(  # noqa: N802
+        self, request: identity_pb2.CreateKeyRequest, context: Any
+    ) -> identity_pb2.CreateKeyResponse:
+        admission.check_line(request.name, "name", admission.MAX_KEY)
+        expires = request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None
+        key, secret = await self._identities.create_key(
+            wire.caller_of(request.caller),
+            parse_id(request.caller_key_id, "caller_key_id"),
+            request.name,
+            list(request.scopes),
+            expires,
+        )
+        return identity_pb2.CreateKeyResponse(key=wire.key_message(key), secret=secret)
+
+    async def ListKeys(  # noqa: N802
+        self, request: identity_pb2.ListKeysRequest, context: Any
+    ) -> identity_pb2.ListKeysResponse:
+        keys = await self._identities.list_keys(wire.caller_of(request.caller))
+        return identity_pb2.ListKeysResponse(keys=[wire.key_message(key) for key in keys])
+
+    async def RevokeKey(  # noqa: N802
+        self, request: identity_pb2.RevokeKeyRequest, context: Any
+    ) -> identity_pb2.RevokeKeyResponse:
+        key = await self._identities.revoke_key(
+            wire.caller_of(request.caller), parse_id(request.key_id, "key_id")
+        )
+        return identity_pb2.RevokeKeyResponse(key=wire.key_message(key))
+
+    async def Bootstrap(  # noqa: N802
+        self, request: identity_pb2.BootstrapRequest, context: Any
+    ) -> identity_pb2.BootstrapResponse:
+        if current_caller().service != "operator":
+            raise PermissionDenied("only the installer may bootstrap")
+        tenant_id = await self._identities.bootstrap(request.operator_key)
+        return identity_pb2.BootstrapResponse(tenant_id=str(tenant_id))
+
+
+def _check_idempotency_key(key: str) -> None:
+    admission.check_line(key, "idempotency_key", admission.MAX_IDEMPOTENCY_KEY)
+
+
+def _page_size(asked: int) -> int:
+    if not 0 <= asked <= _MAX_PAGE:
+        raise InvalidArgument("no such page size", fields={"page_size": f"1 to {_MAX_PAGE}"})
+    return asked or _PAGE
+
+
+def _to_token(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _from_token(token: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    except (binascii.Error, ValueError) as error:
+        raise InvalidArgument("no such page", fields={"page_token": "is not valid"}) from error

@@ -1,0 +1,171 @@
+"""The one way in which a turn ends: every open call is closed and the lease is gone, together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from herma.session_authority.domain.model import CallState, TurnState
+from herma.session_authority.store.locked_session import LockedSession
+
+_CANCELLED = "The call was cancelled before it ran."
+_UNKNOWN = (
+    "The outcome of this call is unknown: it was started, and its result was lost. "
+    "It may or may not have taken effect."
+)
+
+
+async def end_turn(
+    session: LockedSession,
+    turn_id: UUID,
+    state: TurnState,
+    exit_reason: str,
+    error: str,
+    new_id: Callable[[], UUID],
+) -> None:
+    """Brings a turn of a locked session to a terminal state; the caller flushes the session."""
+    await discard_open_message(session, turn_id, "turn_ended")
+    open_calls = await session.connection.fetch(
+        """
+        SELECT id, state FROM authority.calls
+        WHERE tenant_id = $1 AND turn_id = $2
+          AND state IN ('proposed', 'allowed', 'denied', 'awaiting', 'running') ORDER BY position
+        """,
+        session.tenant_id,
+        turn_id,
+    )
+    for row in open_calls:
+        running = row["state"] == CallState.RUNNING
+        await close_call(
+            session,
+            row["id"],
+            CallState.OUTCOME_UNKNOWN if running else CallState.CANCELLED,
+            _UNKNOWN if running else _CANCELLED,
+            True,
+            None,
+            new_id,
+        )
+    usage = await session.connection.fetchrow(
+        """
+        UPDATE authority.turns SET state = $3, exit_reason = $4, error = $5, ended_at = now(),
+            ended_seq = $6, started_at = coalesce(started_at, now()), open_message_id = NULL
+        WHERE tenant_id = $1 AND id = $2 RETURNING input_tokens, output_tokens, attempt
+        """,
+        session.tenant_id,
+        turn_id,
+        state.value,
+        exit_reason,
+        error,
+        session.last_seq + 1,
+    )
+    assert usage is not None
+    session.emit(
+        "turn.ended",
+        turn_id,
+        {
+            "state": state.value,
+            "exit_reason": exit_reason,
+            **({"error": error} if error else {}),
+            "attempt": usage["attempt"],
+            "usage": {
+                "input_tokens": usage["input_tokens"],
+                "output_tokens": usage["output_tokens"],
+            },
+        },
+    )
+    await session.connection.execute(
+        "DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3",
+        session.tenant_id,
+        session.id,
+        turn_id,
+    )
+    session.raise_epoch()
+
+
+async def discard_open_message(session: LockedSession, turn_id: UUID, reason: str) -> None:
+    """Voids the message that the turn's newest model call began, if it is still open."""
+    row = await session.connection.fetchrow(
+        """
+        UPDATE authority.turns t SET open_message_id = NULL
+        FROM authority.turns old
+        WHERE t.tenant_id = $1 AND t.id = $2 AND old.tenant_id = $1 AND old.id = $2
+          AND old.open_message_id IS NOT NULL
+        RETURNING old.open_message_id AS message_id
+        """,
+        session.tenant_id,
+        turn_id,
+    )
+    if row is None:
+        return
+    await close_model_call(session, row["message_id"], "discarded")
+    session.emit("message.discarded", turn_id, {"message_id": str(row["message_id"]), "reason": reason})
+
+
+async def close_model_call(session: LockedSession, message_id: UUID, outcome: str) -> None:
+    """Records how a model call came out and prunes what was streamed of it."""
+    await session.connection.execute(
+        """
+        UPDATE authority.model_calls SET outcome = $3, ended_at = now()
+        WHERE tenant_id = $1 AND message_id = $2
+        """,
+        session.tenant_id,
+        message_id,
+        outcome,
+    )
+    await session.connection.execute(
+        "DELETE FROM authority.deltas WHERE tenant_id = $1 AND message_id = $2",
+        session.tenant_id,
+        message_id,
+    )
+
+
+async def close_call(
+    session: LockedSession,
+    call_id: UUID,
+    state: CallState,
+    content: str,
+    is_error: bool,
+    details: str | None,
+    new_id: Callable[[], UUID],
+) -> None:
+    """Pairs a call with its result: a tool message at the place that was kept for it."""
+    row = await session.connection.fetchrow(
+        """
+        UPDATE authority.calls SET state = $3, is_error = $4, details = $5, ended_at = now()
+        WHERE tenant_id = $1 AND id = $2
+        RETURNING turn_id, message_id, position, tool, ordinal
+        """,
+        session.tenant_id,
+        call_id,
+        state.value,
+        is_error,
+        details,
+    )
+    assert row is not None
+    await session.connection.execute(
+        """
+        INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
+                                        call_id, principal_id, trust)
+        SELECT $1, $2, $3, $4, $5, 'tool', $6, $7, t.principal_id, t.trust
+        FROM authority.turns t WHERE t.tenant_id = $1 AND t.id = $4
+        """,
+        session.tenant_id,
+        session.id,
+        new_id(),
+        row["turn_id"],
+        row["position"],
+        content,
+        call_id,
+    )
+    session.emit(
+        "call.completed",
+        row["turn_id"],
+        {
+            "call_id": str(call_id),
+            "message_id": str(row["message_id"]),
+            "tool": row["tool"],
+            "state": state.value,
+            "is_error": is_error,
+            "content": content,
+        },
+    )

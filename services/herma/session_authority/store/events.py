@@ -1,0 +1,121 @@
+"""Reads what subscribers see: numbered events, and the streamed text of the open message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from herma.common.errors import NotFound
+from herma.common.postgres import Connection, Database
+from herma.session_authority.domain.model import Caller, Delta, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Vantage:
+    """Where a subscription starts."""
+
+    last_seq: int
+    # The open message, when its `message.started` lies behind the cursor.
+    open_message_id: UUID | None
+    open_turn_id: UUID | None
+    # The seq of the asked turn's end, if it has ended.
+    ended_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaCursor:
+    """Up to where the streamed text of one message was shown."""
+
+    turn_id: UUID
+    message_id: UUID
+    offset: int = 0
+
+
+class EventLog:
+    """The stream of a session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def vantage(self, caller: Caller, session_id: UUID, turn_id: UUID | None) -> Vantage:
+        """Checks that the session, and the turn if given, are the caller's.
+
+        Raises:
+            NotFound: when they are not.
+        """
+        async with self._database.transaction(caller.tenant_id) as connection:
+            row = await connection.fetchrow(
+                """
+                SELECT s.last_seq, t.open_message_id, t.id AS open_turn_id
+                FROM authority.sessions s
+                LEFT JOIN authority.turns t ON t.tenant_id = s.tenant_id AND t.session_id = s.id
+                     AND t.state = 'running' AND t.open_message_id IS NOT NULL
+                WHERE s.tenant_id = $1 AND s.principal_id = $2 AND s.id = $3
+                """,
+                caller.tenant_id,
+                caller.principal_id,
+                session_id,
+            )
+            if row is None:
+                raise NotFound("no such session", reason="SESSION_NOT_FOUND")
+            ended_seq = None
+            if turn_id is not None:
+                ended_seq = await self._ended_seq(connection, caller, session_id, turn_id)
+            return Vantage(row["last_seq"], row["open_message_id"], row["open_turn_id"], ended_seq)
+
+    async def _ended_seq(
+        self, connection: Connection, caller: Caller, session_id: UUID, turn_id: UUID
+    ) -> int | None:
+        row = await connection.fetchrow(
+            """
+            SELECT ended_seq FROM authority.turns
+            WHERE tenant_id = $1 AND session_id = $2 AND id = $3
+            """,
+            caller.tenant_id,
+            session_id,
+            turn_id,
+        )
+        if row is None:
+            raise NotFound("no such turn", reason="TURN_NOT_FOUND")
+        ended: int | None = row["ended_seq"]
+        return ended
+
+    async def read(
+        self, tenant_id: UUID, session_id: UUID, after: int, cursor: DeltaCursor | None
+    ) -> tuple[Sequence[Event], Sequence[Delta]]:
+        """Events after a seq, and the text of the open message after the cursor."""
+        deltas: Sequence[Delta] = ()
+        async with self._database.transaction(tenant_id) as connection:
+            rows = await connection.fetch(
+                """
+                SELECT seq, kind, turn_id, at, data FROM authority.events
+                WHERE tenant_id = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT 500
+                """,
+                tenant_id,
+                session_id,
+                after,
+            )
+            if cursor is not None:
+                deltas = await _read_deltas(connection, tenant_id, cursor)
+        return [Event(**row) for row in rows], deltas
+
+
+async def _read_deltas(connection: Connection, tenant_id: UUID, cursor: DeltaCursor) -> Sequence[Delta]:
+    rows = await connection.fetch(
+        """
+        SELECT attempt, "offset", text FROM authority.deltas
+        WHERE tenant_id = $1 AND message_id = $2 AND "offset" >= $3 ORDER BY "offset"
+        """,
+        tenant_id,
+        cursor.message_id,
+        cursor.offset,
+    )
+    found = []
+    expected = cursor.offset
+    for row in rows:
+        if row["offset"] != expected:
+            break  # the batch before it is not committed yet
+        found.append(Delta(cursor.turn_id, cursor.message_id, row["attempt"], row["offset"], row["text"]))
+        expected += len(row["text"])
+    return found

@@ -1,0 +1,298 @@
+"""Leases: claimed, renewed, released, lapsed.  Time is the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from herma.common.errors import LeaseLost
+from herma.common.postgres import Database, see_tenant
+from herma.common.turn_token import TurnIdentity
+from herma.session_authority.domain.model import Lease, Profile, TurnState
+from herma.session_authority.store.endings import end_turn
+from herma.session_authority.store.locked_session import LockedSession, lock_session
+from herma.session_authority.store.rows import TURN_COLUMNS, turn_of
+from herma.session_authority.store.transcript import read_messages
+
+MAX_ATTEMPTS = 20
+MAX_DEATHS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """A leased turn that was asked to stop."""
+
+    turn_id: UUID
+    epoch: int
+
+
+class LeaseStore:
+    """The right to write, handed from runner to runner.
+
+    Args:
+        ttl: How long a lease lives without renewal.
+        acknowledge_within: How long a fresh lease may stay unused.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        new_id: Callable[[], UUID],
+        ttl: timedelta,
+        acknowledge_within: timedelta = timedelta(seconds=2),
+    ) -> None:
+        self._database = database
+        self._new_id = new_id
+        self.ttl = ttl
+        self._acknowledge_within = acknowledge_within
+
+    async def claim(self, request_id: UUID, runner_id: UUID) -> Lease | None:
+        """Takes the runnable turn that has waited longest, those under way before first.
+
+        The same request id gets the same lease again while it lives.
+        """
+        async with self._database.transaction() as connection:
+            held = await connection.fetchrow(
+                "SELECT tenant_id, session_id FROM authority.lease_of_request($1)", request_id
+            )
+            found = held or await connection.fetchrow(
+                "SELECT tenant_id, session_id FROM authority.take_runnable()"
+            )
+            if found is None:
+                return None
+            tenant_id, session_id = found["tenant_id"], found["session_id"]
+            await see_tenant(connection, tenant_id)
+            session = await lock_session(connection, tenant_id, session_id)
+            if held is None and not await self._grant(session, request_id, runner_id):
+                return None
+            return await _read_lease(session, request_id)
+
+    async def _grant(self, session: LockedSession, request_id: UUID, runner_id: UUID) -> bool:
+        connection = session.connection
+        turn = await connection.fetchrow(
+            """
+            UPDATE authority.turns SET state = 'running', attempt = attempt + 1,
+                started_at = coalesce(started_at, now())
+            WHERE tenant_id = $1 AND id = (
+                SELECT id FROM authority.turns
+                WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
+                ORDER BY seq LIMIT 1)
+            RETURNING id, attempt, content, principal_id, trust
+            """,
+            session.tenant_id,
+            session.id,
+        )
+        if turn is None:
+            await session.flush()
+            return False
+        if turn["attempt"] == 1:
+            message_id = self._new_id()
+            await connection.execute(
+                """
+                INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role,
+                                                content, principal_id, trust)
+                VALUES ($1, $2, $3, $4, $5, 'user', $6, $7, $8)
+                """,
+                session.tenant_id,
+                session.id,
+                message_id,
+                turn["id"],
+                session.take_position(),
+                turn["content"],
+                turn["principal_id"],
+                turn["trust"],
+            )
+        kind = "turn.started" if turn["attempt"] == 1 else "turn.resumed"
+        session.emit(kind, turn["id"], {"attempt": turn["attempt"]})
+        await connection.execute(
+            """
+            INSERT INTO authority.leases (tenant_id, session_id, turn_id, epoch, runner_id, request_id,
+                                          expires_at)
+            VALUES ($1, $2, $3, $4, $5, $6, now() + $7)
+            """,
+            session.tenant_id,
+            session.id,
+            turn["id"],
+            session.raise_epoch(),
+            runner_id,
+            request_id,
+            self.ttl,
+        )
+        await session.flush()
+        return True
+
+    async def renew(self, identity: TurnIdentity) -> bool:
+        """Extends a lease; whether its turn was asked to stop.
+
+        Raises:
+            LeaseLost: when it is not the newest.
+        """
+        async with self._database.transaction(identity.tenant_id) as connection:
+            asked: bool | None = await connection.fetchval(
+                """
+                UPDATE authority.leases l SET expires_at = now() + $5, acknowledged = true
+                FROM authority.turns t
+                WHERE l.tenant_id = $1 AND l.session_id = $2 AND l.turn_id = $3 AND l.epoch = $4
+                  AND t.tenant_id = $1 AND t.id = $3
+                RETURNING t.interrupt_requested
+                """,
+                identity.tenant_id,
+                identity.session_id,
+                identity.turn_id,
+                identity.epoch,
+                self.ttl,
+            )
+        if asked is None:
+            raise LeaseLost()
+        return asked
+
+    async def release(self, identity: TurnIdentity) -> None:
+        """Gives a lease back: the turn may be claimed at once.
+
+        Raises:
+            LeaseLost: when it is not the newest.
+        """
+        async with self._database.transaction(identity.tenant_id) as connection:
+            session = await lock_session(connection, identity.tenant_id, identity.session_id)
+            await check_fence(session, identity)
+            await self._let_go(session, identity.turn_id)
+            await session.flush()
+
+    async def _let_go(self, session: LockedSession, turn_id: UUID) -> None:
+        await session.connection.execute(
+            "DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $2",
+            session.tenant_id,
+            session.id,
+        )
+        await session.connection.execute(
+            "UPDATE authority.turns SET state = 'queued' WHERE tenant_id = $1 AND id = $2",
+            session.tenant_id,
+            turn_id,
+        )
+        session.raise_epoch()
+
+    async def take_back_lapsed(self, at_most: int = 100) -> int:
+        """Makes turns whose lease lapsed claimable again, or ends those that kill their runners.
+
+        Returns:
+            How many leases were taken back.
+        """
+        async with self._database.transaction() as connection:
+            lapsed = await connection.fetch(
+                "SELECT tenant_id, session_id FROM authority.lapsed_leases($1, $2)",
+                self._acknowledge_within,
+                at_most,
+            )
+        taken = 0
+        for row in lapsed:
+            taken += await self._take_back(row["tenant_id"], row["session_id"])
+        return taken
+
+    async def _take_back(self, tenant_id: UUID, session_id: UUID) -> bool:
+        async with self._database.transaction(tenant_id) as connection:
+            session = await lock_session(connection, tenant_id, session_id)
+            lease = await connection.fetchrow(
+                """
+                SELECT l.turn_id, l.acknowledged, t.attempt, t.deaths,
+                       NOT EXISTS (SELECT FROM authority.steps s WHERE s.tenant_id = $1
+                                   AND s.turn_id = l.turn_id AND s.epoch = l.epoch) AS idle
+                FROM authority.leases l
+                JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
+                WHERE l.tenant_id = $1 AND l.session_id = $2
+                  AND (l.expires_at <= now()
+                       OR (NOT l.acknowledged AND l.acquired_at <= now() - $3::interval))
+                """,
+                tenant_id,
+                session_id,
+                self._acknowledge_within,
+            )
+            if lease is None:
+                return False
+            deaths = lease["deaths"] + (1 if lease["acknowledged"] and lease["idle"] else 0)
+            if deaths >= MAX_DEATHS or lease["attempt"] >= MAX_ATTEMPTS:
+                await end_turn(
+                    session,
+                    lease["turn_id"],
+                    TurnState.FAILED,
+                    "poisoned",
+                    "The turn was given up: its runners kept dying.",
+                    self._new_id,
+                )
+            else:
+                await connection.execute(
+                    "UPDATE authority.turns SET deaths = $3 WHERE tenant_id = $1 AND id = $2",
+                    tenant_id,
+                    lease["turn_id"],
+                    deaths,
+                )
+                await self._let_go(session, lease["turn_id"])
+            await session.flush()
+            return True
+
+    async def interrupts_of(self, runner_id: UUID) -> Sequence[Interrupt]:
+        """The runner's leased turns that were asked to stop."""
+        async with self._database.transaction() as connection:
+            rows = await connection.fetch(
+                "SELECT turn_id, epoch FROM authority.interrupts_of($1)", runner_id
+            )
+        return [Interrupt(row["turn_id"], row["epoch"]) for row in rows]
+
+
+async def check_fence(session: LockedSession, identity: TurnIdentity) -> None:
+    """Proves that a lease is the newest; the session is locked.
+
+    Raises:
+        LeaseLost: when it is not.
+    """
+    held = await session.connection.fetchval(
+        """
+        UPDATE authority.leases SET acknowledged = true
+        WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3 AND epoch = $4 RETURNING true
+        """,
+        session.tenant_id,
+        session.id,
+        identity.turn_id,
+        identity.epoch,
+    )
+    if not held or session.epoch != identity.epoch:
+        raise LeaseLost()
+
+
+async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
+    connection, tenant_id = session.connection, session.tenant_id
+    row = await connection.fetchrow(
+        f"""
+        SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
+               t.last_step, t.iterations, t.interrupt_requested, t.open_message_id,
+               t.attempt_context, p.name AS profile_name, v.spec
+        FROM authority.leases l
+        JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
+        JOIN authority.profiles p ON p.tenant_id = t.tenant_id AND p.id = t.profile_id
+        JOIN authority.profile_versions v ON v.tenant_id = t.tenant_id
+             AND v.profile_id = t.profile_id AND v.version = t.profile_version
+        WHERE l.tenant_id = $1 AND l.session_id = $2 AND l.request_id = $3
+        """,  # noqa: S608  # columns are a constant
+        tenant_id,
+        session.id,
+        request_id,
+    )
+    if row is None:
+        return None
+    return Lease(
+        tenant_id=tenant_id,
+        session_id=session.id,
+        principal_id=row["principal_id"],
+        turn=turn_of(row),
+        trust=row["trust"],
+        epoch=row["epoch"],
+        last_step=row["last_step"],
+        profile=Profile(row["profile_id"], row["profile_name"], row["profile_version"], row["spec"]),
+        system_prompt=session.system_prompt or "",
+        history=await read_messages(connection, tenant_id, session.id),
+        open_message_id=row["open_message_id"],
+        previous_attempt=row["attempt_context"],
+        iterations=row["iterations"],
+        interrupt_requested=row["interrupt_requested"],
+    )

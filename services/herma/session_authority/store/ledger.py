@@ -1,0 +1,372 @@
+"""Appends steps to a ledger: fenced by the lease, all or nothing, repeatable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import singledispatchmethod
+from uuid import UUID
+
+from herma.common.errors import InvalidArgument, StepConflict
+from herma.common.postgres import Connection, Database
+from herma.common.turn_token import TurnIdentity
+from herma.session_authority.domain.model import CallState, StepOutcome
+from herma.session_authority.domain.operations import (
+    BeginMessage,
+    CompleteCall,
+    CompleteMessage,
+    DecideCall,
+    DiscardMessage,
+    Finish,
+    StartCall,
+    Status,
+    Step,
+    check_step,
+    check_transition,
+)
+from herma.session_authority.store.endings import (
+    close_call,
+    close_model_call,
+    discard_open_message,
+    end_turn,
+)
+from herma.session_authority.store.leases import check_fence
+from herma.session_authority.store.locked_session import LockedSession, lock_session
+
+
+class LedgerStore:
+    """Writes steps."""
+
+    def __init__(self, database: Database, new_id: Callable[[], UUID]) -> None:
+        self._database = database
+        self._new_id = new_id
+
+    async def append(self, identity: TurnIdentity, step: Step) -> StepOutcome:
+        """Writes one step, or gives the last one's answer again.
+
+        Raises:
+            LeaseLost: when the lease is not the newest.  A finished turn's last step is still answered.
+            StepConflict: when the step is neither the next nor a repeat of the last.
+            InvalidArgument: for a step that this ledger cannot take.
+        """
+        check_step(step)
+        async with self._database.transaction(identity.tenant_id) as connection:
+            session = await lock_session(connection, identity.tenant_id, identity.session_id)
+            repeated = await _repeated(connection, identity, step)
+            if repeated is not None:
+                return repeated
+            await check_fence(session, identity)
+            turn = await connection.fetchrow(
+                """
+                SELECT last_step, attempt, interrupt_requested FROM authority.turns
+                WHERE tenant_id = $1 AND id = $2
+                """,
+                identity.tenant_id,
+                identity.turn_id,
+            )
+            assert turn is not None
+            if step.number != turn["last_step"] + 1:
+                raise StepConflict(
+                    f"step {step.number} does not follow {turn['last_step']}, or differs from it"
+                )
+            writer = _StepWriter(session, identity.turn_id, turn["attempt"], self._new_id)
+            for operation in step.operations:
+                await writer.write(operation)
+            if step.finish is not None:
+                await writer.write(step.finish)
+            await connection.execute(
+                "UPDATE authority.turns SET last_step = $3 WHERE tenant_id = $1 AND id = $2",
+                identity.tenant_id,
+                identity.turn_id,
+                step.number,
+            )
+            await connection.execute(
+                """
+                INSERT INTO authority.steps (tenant_id, turn_id, step, epoch, digest, message_ids,
+                                             call_ids, last_seq)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                """,
+                identity.tenant_id,
+                identity.turn_id,
+                step.number,
+                identity.epoch,
+                step.digest,
+                writer.message_ids,
+                writer.call_ids,
+                session.last_seq,
+            )
+            await session.flush()
+            return StepOutcome(
+                tuple(writer.message_ids),
+                tuple(writer.call_ids),
+                session.last_seq,
+                turn["interrupt_requested"],
+            )
+
+
+async def _repeated(connection: Connection, identity: TurnIdentity, step: Step) -> StepOutcome | None:
+    row = await connection.fetchrow(
+        """
+        SELECT s.message_ids, s.call_ids, s.last_seq, t.interrupt_requested
+        FROM authority.turns t
+        JOIN authority.steps s ON s.tenant_id = t.tenant_id AND s.turn_id = t.id
+             AND s.step = t.last_step
+        WHERE t.tenant_id = $1 AND t.id = $2 AND s.step = $3 AND s.digest = $4 AND s.epoch = $5
+        """,
+        identity.tenant_id,
+        identity.turn_id,
+        step.number,
+        step.digest,
+        identity.epoch,
+    )
+    if row is None:
+        return None
+    return StepOutcome(
+        tuple(row["message_ids"]), tuple(row["call_ids"]), row["last_seq"], row["interrupt_requested"]
+    )
+
+
+@dataclass(slots=True)
+class _StepWriter:
+    session: LockedSession
+    turn_id: UUID
+    attempt: int
+    new_id: Callable[[], UUID]
+    message_ids: list[UUID] = field(default_factory=list)
+    call_ids: list[UUID] = field(default_factory=list)
+
+    @singledispatchmethod
+    async def write(self, operation: object) -> None:
+        raise InvalidArgument(f"unknown operation {type(operation).__name__}")
+
+    @write.register
+    async def _(self, operation: BeginMessage) -> None:
+        session = self.session
+        await discard_open_message(session, self.turn_id, "superseded")
+        if operation.system_prompt:
+            session.system_prompt = operation.system_prompt
+        message_id = self.new_id()
+        await session.connection.execute(
+            """
+            INSERT INTO authority.model_calls (tenant_id, message_id, turn_id, attempt, provider, model,
+                                               parameters)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)
+            """,
+            session.tenant_id,
+            message_id,
+            self.turn_id,
+            self.attempt,
+            operation.provider,
+            operation.model,
+            operation.parameters or "{}",
+        )
+        await session.connection.execute(
+            """
+            UPDATE authority.turns SET open_message_id = $3, attempt_context = $4
+            WHERE tenant_id = $1 AND id = $2
+            """,
+            session.tenant_id,
+            self.turn_id,
+            message_id,
+            operation.attempt_context,
+        )
+        self.message_ids.append(message_id)
+        session.emit(
+            "message.started",
+            self.turn_id,
+            {
+                "message_id": str(message_id),
+                "attempt": self.attempt,
+                "provider": operation.provider,
+                "model": operation.model,
+            },
+        )
+
+    @write.register
+    async def _(self, operation: DiscardMessage) -> None:
+        await self._check_open(operation.message_id)
+        await discard_open_message(self.session, self.turn_id, operation.reason)
+
+    @write.register
+    async def _(self, operation: CompleteMessage) -> None:
+        session = self.session
+        await self._check_open(operation.message_id)
+        await session.connection.execute(
+            """
+            INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
+                                            principal_id, trust)
+            SELECT $1, $2, $3, $4, $5, 'assistant', $6, principal_id, trust
+            FROM authority.turns WHERE tenant_id = $1 AND id = $4
+            """,
+            session.tenant_id,
+            session.id,
+            operation.message_id,
+            self.turn_id,
+            session.take_position(),
+            operation.content,
+        )
+        usage = operation.usage
+        await session.connection.execute(
+            """
+            UPDATE authority.turns SET open_message_id = NULL, iterations = iterations + 1,
+                input_tokens = input_tokens + $3, output_tokens = output_tokens + $4,
+                cache_read_tokens = cache_read_tokens + $5,
+                cache_write_tokens = cache_write_tokens + $6,
+                reasoning_tokens = reasoning_tokens + $7
+            WHERE tenant_id = $1 AND id = $2
+            """,
+            session.tenant_id,
+            self.turn_id,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.reasoning_tokens,
+        )
+        await session.connection.execute(
+            """
+            UPDATE authority.model_calls
+            SET finish_reason = $3, response_id = $4, response_model = $5
+            WHERE tenant_id = $1 AND message_id = $2
+            """,
+            session.tenant_id,
+            operation.message_id,
+            operation.finish_reason,
+            operation.response_id,
+            operation.response_model,
+        )
+        await close_model_call(session, operation.message_id, "completed")
+        session.emit(
+            "message.completed",
+            self.turn_id,
+            {
+                "message_id": str(operation.message_id),
+                "attempt": self.attempt,
+                "content": operation.content,
+                "finish_reason": operation.finish_reason,
+            },
+        )
+        await self._propose(operation)
+
+    async def _propose(self, message: CompleteMessage) -> None:
+        session = self.session
+        rows = []
+        for ordinal, call in enumerate(message.calls):
+            call_id = self.new_id()
+            self.call_ids.append(call_id)
+            rows.append(
+                (
+                    session.tenant_id,
+                    call_id,
+                    session.id,
+                    self.turn_id,
+                    message.message_id,
+                    ordinal,
+                    session.take_position(),
+                    call.provider_call_id,
+                    call.tool,
+                    call.arguments,
+                )
+            )
+            session.emit(
+                "call.proposed",
+                self.turn_id,
+                {
+                    "call_id": str(call_id),
+                    "message_id": str(message.message_id),
+                    "tool": call.tool,
+                    "arguments": call.arguments,
+                },
+            )
+        if rows:
+            await session.connection.executemany(
+                """
+                INSERT INTO authority.calls (tenant_id, id, session_id, turn_id, message_id, ordinal,
+                                             position, provider_call_id, tool, arguments, state)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'proposed')
+                """,
+                rows,
+            )
+
+    @write.register
+    async def _(self, operation: DecideCall) -> None:
+        await self._move(operation.call_id, operation.verdict)
+        await self.session.connection.execute(
+            "UPDATE authority.calls SET state = $3, rule = $4 WHERE tenant_id = $1 AND id = $2",
+            self.session.tenant_id,
+            operation.call_id,
+            operation.verdict.value,
+            operation.rule,
+        )
+
+    @write.register
+    async def _(self, operation: StartCall) -> None:
+        tool = await self._move(operation.call_id, CallState.RUNNING)
+        await self.session.connection.execute(
+            """
+            UPDATE authority.calls SET state = 'running', instance = $3,
+                started_at = coalesce(started_at, now())
+            WHERE tenant_id = $1 AND id = $2
+            """,
+            self.session.tenant_id,
+            operation.call_id,
+            operation.instance,
+        )
+        self.session.emit(
+            "call.running",
+            self.turn_id,
+            {"call_id": str(operation.call_id), "tool": tool, "attempt": self.attempt},
+        )
+
+    @write.register
+    async def _(self, operation: CompleteCall) -> None:
+        await self._move(operation.call_id, operation.state)
+        await close_call(
+            self.session,
+            operation.call_id,
+            operation.state,
+            operation.content,
+            operation.is_error,
+            operation.details or None,
+            self.new_id,
+        )
+
+    @write.register
+    async def _(self, operation: Status) -> None:
+        self.session.emit("status", self.turn_id, {"text": operation.text})
+
+    @write.register
+    async def _(self, operation: Finish) -> None:
+        await end_turn(
+            self.session,
+            self.turn_id,
+            operation.state,
+            operation.exit_reason,
+            operation.error,
+            self.new_id,
+        )
+
+    async def _check_open(self, message_id: UUID) -> None:
+        open_id = await self.session.connection.fetchval(
+            "SELECT open_message_id FROM authority.turns WHERE tenant_id = $1 AND id = $2",
+            self.session.tenant_id,
+            self.turn_id,
+        )
+        if open_id != message_id:
+            raise InvalidArgument("the message is not open", fields={"message_id": "is not open"})
+
+    async def _move(self, call_id: UUID, wanted: CallState) -> str:
+        row = await self.session.connection.fetchrow(
+            """
+            SELECT state, tool FROM authority.calls
+            WHERE tenant_id = $1 AND id = $2 AND turn_id = $3
+            """,
+            self.session.tenant_id,
+            call_id,
+            self.turn_id,
+        )
+        if row is None:
+            raise InvalidArgument("no such call in this turn", fields={"call_id": "is not known"})
+        check_transition(call_id, CallState(row["state"]), wanted)
+        tool: str = row["tool"]
+        return tool

@@ -1,0 +1,272 @@
+"""Sessions and the turns admitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from herma.common.errors import NotFound
+from herma.common.postgres import Connection, Database
+from herma.session_authority.domain.admission import request_digest
+from herma.session_authority.domain.model import Admission, Caller, Message, Session, Turn, TurnState
+from herma.session_authority.store.endings import end_turn
+from herma.session_authority.store.idempotency import claim_key, store_answer
+from herma.session_authority.store.locked_session import lock_session
+from herma.session_authority.store.rows import CALL_COLUMNS, TURN_COLUMNS, Row, call_of, turn_of
+from herma.session_authority.store.transcript import read_messages
+
+_SESSION = """
+    SELECT s.id, p.name AS profile, coalesce(s.key, '') AS key, s.title, s.created_at, s.last_seq,
+           CASE WHEN EXISTS (SELECT FROM authority.leases l
+                             WHERE l.tenant_id = s.tenant_id AND l.session_id = s.id) THEN 'running'
+                WHEN s.runnable_since IS NOT NULL THEN 'queued' ELSE 'idle' END AS state
+    FROM authority.sessions s
+    JOIN authority.profiles p ON p.tenant_id = s.tenant_id AND p.id = s.profile_id
+    WHERE s.tenant_id = $1 AND s.principal_id = $2
+"""
+
+
+class SessionStore:
+    """Sessions of a caller.  What is not the caller's does not exist."""
+
+    def __init__(self, database: Database, new_id: Callable[[], UUID]) -> None:
+        self._database = database
+        self._new_id = new_id
+
+    async def create(
+        self, caller: Caller, profile: str, key: str, title: str, idempotency_key: str
+    ) -> Session:
+        """Makes a session, or answers the one with the same key.
+
+        Raises:
+            NotFound: for an unknown profile.
+            IdempotencyConflict: for a reused idempotency key.
+        """
+        tenant, principal = caller.tenant_id, caller.principal_id
+        name = profile or "default"
+        async with self._database.transaction(tenant) as connection:
+            if idempotency_key:
+                digest = request_digest(name, key, title)
+                known = await claim_key(
+                    connection, tenant, principal, "CreateSession", idempotency_key, digest
+                )
+                if known is not None:
+                    return await self._read(connection, caller, UUID(known["session_id"]))
+            profile_id = await connection.fetchval(
+                "SELECT id FROM authority.profiles WHERE tenant_id = $1 AND name = $2", tenant, name
+            )
+            if profile_id is None:
+                raise NotFound(f"no profile {name!r}", reason="PROFILE_NOT_FOUND")
+            session_id = self._new_id()
+            await connection.execute(
+                """
+                INSERT INTO authority.sessions (tenant_id, id, principal_id, profile_id, key, title)
+                VALUES ($1, $2, $3, $4, nullif($5, ''), $6)
+                ON CONFLICT (tenant_id, principal_id, key) DO NOTHING
+                """,
+                tenant,
+                session_id,
+                principal,
+                profile_id,
+                key,
+                title,
+            )
+            if key:
+                session_id = await connection.fetchval(
+                    """
+                    SELECT id FROM authority.sessions
+                    WHERE tenant_id = $1 AND principal_id = $2 AND key = $3
+                    """,
+                    tenant,
+                    principal,
+                    key,
+                )
+            if idempotency_key:
+                await store_answer(
+                    connection,
+                    tenant,
+                    principal,
+                    "CreateSession",
+                    idempotency_key,
+                    {"session_id": str(session_id)},
+                )
+            return await self._read(connection, caller, session_id)
+
+    async def get(self, caller: Caller, session_id: UUID) -> Session:
+        """One session.
+
+        Raises:
+            NotFound: when it is not the caller's.
+        """
+        async with self._database.transaction(caller.tenant_id) as connection:
+            return await self._read(connection, caller, session_id)
+
+    async def list(self, caller: Caller, before: UUID | None, limit: int) -> Sequence[Session]:
+        """Sessions older than `before`, newest first."""
+        async with self._database.transaction(caller.tenant_id) as connection:
+            rows = await connection.fetch(
+                _SESSION + " AND ($3::uuid IS NULL OR s.id < $3) ORDER BY s.id DESC LIMIT $4",
+                caller.tenant_id,
+                caller.principal_id,
+                before,
+                limit,
+            )
+        return [_session_of(row) for row in rows]
+
+    async def messages(
+        self, caller: Caller, session_id: UUID, after: int, limit: int
+    ) -> Sequence[Message]:
+        """The transcript after a position.
+
+        Raises:
+            NotFound: when the session is not the caller's.
+        """
+        async with self._database.transaction(caller.tenant_id) as connection:
+            await self._read(connection, caller, session_id)
+            return await read_messages(connection, caller.tenant_id, session_id, after, limit)
+
+    async def submit(
+        self, caller: Caller, session_id: UUID, content: str, idempotency_key: str, traceparent: str
+    ) -> Admission:
+        """Admits a turn at the end of the session's queue, in one transaction with its event.
+
+        Raises:
+            NotFound: when the session is not the caller's.
+            IdempotencyConflict: for a key that was used for another request.
+        """
+        tenant, principal = caller.tenant_id, caller.principal_id
+        async with self._database.transaction(tenant) as connection:
+            if idempotency_key:
+                digest = request_digest(str(session_id), content, "message", "queue")
+                known = await claim_key(connection, tenant, principal, "Submit", idempotency_key, digest)
+                if known is not None:
+                    return Admission(
+                        UUID(known["turn_id"]), session_id, known["position"], known["cursor"]
+                    )
+            session = await lock_session(connection, tenant, session_id, principal)
+            position = await connection.fetchval(
+                """
+                SELECT count(*) FROM authority.turns
+                WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
+                """,
+                tenant,
+                session_id,
+            )
+            turn_id = self._new_id()
+            cursor = session.emit("turn.queued", turn_id, {"position": position})
+            await connection.execute(
+                """
+                INSERT INTO authority.turns (tenant_id, id, session_id, principal_id, profile_id,
+                    profile_version, kind, trust, content, state, seq, traceparent)
+                SELECT $1, $2, $3, $4, p.id, p.version, 'message', 'trusted', $5, 'queued', $6, $7
+                FROM authority.profiles p WHERE p.tenant_id = $1 AND p.id = $8
+                """,
+                tenant,
+                turn_id,
+                session_id,
+                principal,
+                content,
+                cursor,
+                traceparent,
+                session.profile_id,
+            )
+            await session.flush()
+            if idempotency_key:
+                await store_answer(
+                    connection,
+                    tenant,
+                    principal,
+                    "Submit",
+                    idempotency_key,
+                    {"turn_id": str(turn_id), "position": position, "cursor": cursor},
+                )
+            return Admission(turn_id, session_id, position, cursor)
+
+    async def turn(self, caller: Caller, turn_id: UUID) -> Turn:
+        """One turn with its calls.
+
+        Raises:
+            NotFound: when it is not the caller's.
+        """
+        async with self._database.transaction(caller.tenant_id) as connection:
+            return await self._turn(connection, caller, turn_id)
+
+    async def interrupt(self, caller: Caller, turn_id: UUID) -> Turn:
+        """Asks a leased turn to stop, or ends one that no runner holds.
+
+        Raises:
+            NotFound: when it is not the caller's.
+        """
+        tenant = caller.tenant_id
+        async with self._database.transaction(tenant) as connection:
+            turn = await self._turn(connection, caller, turn_id)
+            session = await lock_session(connection, tenant, turn.session_id, caller.principal_id)
+            state = await connection.fetchval(
+                "SELECT state FROM authority.turns WHERE tenant_id = $1 AND id = $2", tenant, turn_id
+            )
+            if not TurnState(state).is_terminal:
+                leased = await connection.fetchval(
+                    """
+                    SELECT true FROM authority.leases
+                    WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3
+                    """,
+                    tenant,
+                    session.id,
+                    turn_id,
+                )
+                if leased:
+                    await connection.execute(
+                        """
+                        UPDATE authority.turns SET interrupt_requested = true
+                        WHERE tenant_id = $1 AND id = $2
+                        """,
+                        tenant,
+                        turn_id,
+                    )
+                else:
+                    ended = TurnState.INTERRUPTED if turn.attempt else TurnState.CANCELLED
+                    await end_turn(session, turn_id, ended, "interrupted_by_user", "", self._new_id)
+                    await session.flush()
+            return await self._turn(connection, caller, turn_id)
+
+    async def _read(self, connection: Connection, caller: Caller, session_id: UUID) -> Session:
+        row = await connection.fetchrow(
+            _SESSION + " AND s.id = $3", caller.tenant_id, caller.principal_id, session_id
+        )
+        if row is None:
+            raise NotFound("no such session", reason="SESSION_NOT_FOUND")
+        return _session_of(row)
+
+    async def _turn(self, connection: Connection, caller: Caller, turn_id: UUID) -> Turn:
+        row = await connection.fetchrow(
+            f"""
+            SELECT {TURN_COLUMNS} FROM authority.turns t
+            WHERE t.tenant_id = $1 AND t.principal_id = $2 AND t.id = $3
+            """,  # noqa: S608  # columns are a constant
+            caller.tenant_id,
+            caller.principal_id,
+            turn_id,
+        )
+        if row is None:
+            raise NotFound("no such turn", reason="TURN_NOT_FOUND")
+        calls = await connection.fetch(
+            f"""
+            SELECT {CALL_COLUMNS} FROM authority.calls c
+            WHERE c.tenant_id = $1 AND c.turn_id = $2 ORDER BY c.position
+            """,  # noqa: S608  # columns are a constant
+            caller.tenant_id,
+            turn_id,
+        )
+        return turn_of(row, map(call_of, calls))
+
+
+def _session_of(row: Row) -> Session:
+    return Session(
+        id=row["id"],
+        profile=row["profile"],
+        key=row["key"],
+        title=row["title"],
+        state=row["state"],
+        created_at=row["created_at"],
+        last_seq=row["last_seq"],
+    )
