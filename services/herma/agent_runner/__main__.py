@@ -1,0 +1,5 @@
+"""`python -m herma.agent_runner`."""
+
+from herma.agent_runner.app import main
+
+main()

@@ -1,0 +1,123 @@
+"""What a tool is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from herma.agent_runner.domain.ledger import CallResult
+from herma.agent_runner.domain.provider import ToolDefinition
+
+
+class Effect(StrEnum):
+    """What running a tool twice means."""
+
+    READ = "read"
+    IDEMPOTENT = "idempotent"
+    MUTATE = "mutate"
+
+
+class Workspace(Protocol):
+    """The session's sandbox, as tools see it.  Raises the errors of `common.errors`."""
+
+    @property
+    def instance(self) -> str:
+        """The incarnation."""
+        ...
+
+    async def run_command(
+        self, call_id: str, instance: str, command: str, directory: str, timeout: float, attach: bool
+    ) -> CommandOutcome:
+        """Runs a command at most once under the call id, or joins an earlier attempt's run."""
+        ...
+
+    async def read_file(self, path: bytes, offset: int, limit: int) -> FileContent:
+        """Reads a piece of a file."""
+        ...
+
+    async def write_file(self, call_id: str, path: bytes, content: bytes) -> bool:
+        """Replaces a file atomically; whether it is new."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """How a command ended.  `output` is all of it, or its head and tail around a gap."""
+
+    exit_code: int
+    signal: int
+    timed_out: bool
+    head: bytes
+    tail: bytes
+    total_bytes: int
+    spill_path: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A piece of a file."""
+
+    content: bytes
+    size: int
+
+
+class Tool(Protocol):
+    """One tool."""
+
+    name: str
+    description: str
+    arguments: type[BaseModel]
+    effect: Effect
+
+    async def run(
+        self, call_id: str, arguments: Any, workspace: Workspace, instance: str, attach: bool
+    ) -> CallResult:
+        """Runs the call, or with `attach` joins what an earlier attempt started on `instance`."""
+        ...
+
+
+def definition_of(tool: Tool) -> ToolDefinition:
+    """The tool as the model sees it."""
+    schema = tool.arguments.model_json_schema()
+    schema.pop("title", None)
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+    return ToolDefinition(tool.name, tool.description, schema)
+
+
+class ArgumentError(Exception):
+    """The model's arguments do not fit; the text tells it what to change."""
+
+
+class ToolRegistry:
+    """The tools that a session sees."""
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = dict(tools)
+        self.definitions = [definition_of(self._tools[name]) for name in sorted(self._tools)]
+
+    def parse(self, name: str, arguments: str) -> tuple[Tool, BaseModel]:
+        """The tool and its validated arguments.
+
+        Raises:
+            ArgumentError: for a tool that does not exist or arguments that do not fit.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            known = ", ".join(sorted(self._tools)) or "none"
+            raise ArgumentError(f"There is no tool {name[:100]!r}. The tools are: {known}.")
+        try:
+            return tool, tool.arguments.model_validate_json(arguments or "{}")
+        except ValidationError as error:
+            problems = "; ".join(
+                f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}"
+                for item in error.errors(include_input=False, include_url=False)
+            )
+            raise ArgumentError(
+                f"The arguments of {name} do not fit its schema: {problems}. Call it again, corrected."
+            ) from error

@@ -1,0 +1,51 @@
+"""Writes the steps of one turn, one after the other, each until it is durable or the lease is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from herma.agent_runner import wire
+from herma.agent_runner.authority import Authority
+from herma.agent_runner.lease_keeper import LeaseKeeper
+from herma.api.lease.v1 import lease_pb2
+from herma.common.errors import DeadlineExceeded, LeaseLost, Unauthenticated, Unavailable
+
+_ATTEMPT_SECONDS = 5.0
+
+
+class Journal:
+    """The turn's ledger, as its runner writes it."""
+
+    def __init__(self, authority: Authority, keeper: LeaseKeeper, last_step: int) -> None:
+        self._authority = authority
+        self._keeper = keeper
+        self._last_step = last_step
+        self._lock = asyncio.Lock()
+
+    async def append(
+        self, operations: Sequence[lease_pb2.Operation], end: lease_pb2.Finish | None = None
+    ) -> lease_pb2.AppendResponse:
+        """Writes one step.  While the database or the authority is away, it is repeated.
+
+        Raises:
+            LeaseLost: when the lease is not the newest, or must be given up meanwhile.
+            HermaError: for a deterministic refusal.
+        """
+        async with self._lock:
+            request = wire.append_request(self._last_step + 1, operations, end)
+            while not self._keeper.is_lost:
+                try:
+                    response = await self._authority.append(
+                        self._keeper.turn_token, request, _ATTEMPT_SECONDS
+                    )
+                except (Unavailable, DeadlineExceeded):
+                    continue
+                except (LeaseLost, Unauthenticated) as error:
+                    self._keeper.give_up()
+                    raise LeaseLost() from error
+                self._last_step += 1
+                if response.interrupt_requested:
+                    self._keeper.interrupted.set()
+                return response
+            raise LeaseLost()

@@ -1,0 +1,9 @@
+"""The tools that agents use."""
+
+from herma.agent_runner.domain.tool import Tool
+from herma.agent_runner.tools.files import ReadFile, WriteFile
+from herma.agent_runner.tools.terminal import Terminal
+
+CORE_TOOLS: tuple[Tool, ...] = (Terminal(), ReadFile(), WriteFile())
+
+__all__ = ["CORE_TOOLS", "ReadFile", "Terminal", "WriteFile"]

@@ -1,0 +1,1 @@
+"""memory: what outlives sessions."""

@@ -1,0 +1,5 @@
+"""`python -m herma.memory`."""
+
+from herma.memory.app import main
+
+main()
