@@ -58,7 +58,7 @@ class LeaseKeeper:
         """Renews until the lease is lost or this is cancelled."""
         # The first renewal comes soon: it also acknowledges a lease that no step was written under.
         pause = min(1.0, self._ttl / 6)
-        while not self.is_lost:
+        while True:
             try:
                 async with asyncio.timeout(min(pause, max(0.0, self._until - self._now()))):
                     await self.lost.wait()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
@@ -17,8 +17,6 @@ from herma.common.rpc.identity import SERVICE_KEY, ServiceIdentity
 from herma.common.rpc.server import MAX_MESSAGE_BYTES
 from herma.common.rpc.status import from_rpc_error
 from herma.common.turn_token import TURN_TOKEN_KEY
-
-_Request = TypeVar("_Request")
 
 
 class Peer:
@@ -51,7 +49,7 @@ class Peer:
     async def call(
         self,
         method: Any,
-        request: _Request | AsyncIterable[_Request],
+        request: Any,
         *,
         timeout: float,
         turn_token: str = "",
