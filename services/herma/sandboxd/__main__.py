@@ -1,0 +1,74 @@
+"""`python -m herma.sandboxd`: the only place that reads the environment and constructs."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import tempfile
+
+import grpc
+
+import herma
+from herma.api.sandboxd.v1 import sandboxd_pb2_grpc
+from herma.sandboxd.commands import CommandTable, kill_descendants
+from herma.sandboxd.link import keep_linked
+from herma.sandboxd.reaper import Reaper
+from herma.sandboxd.servicer import SandboxdServicer
+from herma.sandboxd.workspace import Workspace
+
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_MAX_MESSAGE = 8 * 1024 * 1024
+
+
+def _harden() -> None:
+    """Processes of the same user may not look into this one; orphans come to it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+async def _serve(outside: str, top: str) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    reaper = Reaper()
+    reaper.start()
+    workspace = Workspace(os.fsencode(top))
+    server = grpc.aio.server(
+        options=(
+            ("grpc.max_receive_message_length", _MAX_MESSAGE),
+            ("grpc.max_send_message_length", _MAX_MESSAGE),
+        )
+    )
+    sandboxd_pb2_grpc.add_SandboxdServiceServicer_to_server(
+        SandboxdServicer(CommandTable(workspace, reaper), workspace, herma.__version__), server
+    )
+    with tempfile.TemporaryDirectory(prefix="sandboxd-", dir=_private_folder()) as folder:
+        inside = f"{folder}/rpc.sock"
+        server.add_insecure_port(f"unix:{inside}")
+        await server.start()
+        link = asyncio.create_task(keep_linked(outside, inside))
+        await stopping.wait()
+        link.cancel()
+        kill_descendants()
+        await server.stop(0)
+
+
+def _private_folder() -> str | None:
+    # Beside the home of temporary files: `/run` is a tmpfs of its own in containers.
+    return "/run/sandboxd" if os.access("/run/sandboxd", os.W_OK) else None
+
+
+def main() -> None:
+    """Serves until SIGTERM."""
+    _harden()
+    outside = os.environ.pop("HERMA_SANDBOXD_SOCKET")
+    top = os.environ.pop("HERMA_SANDBOXD_WORKSPACE", "/workspace")
+    asyncio.run(_serve(outside, top))
+
+
+main()
