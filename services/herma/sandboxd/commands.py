@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from herma.sandboxd.output import OutputWindow
 from herma.sandboxd.reaper import Reaper
@@ -184,10 +185,10 @@ class CommandTable:
             call_id: command for call_id, command in self._commands.items() if not command.done.done()
         }
         for command in self._commands.values():
-            command.done.add_done_callback(lambda _done, c=command.call_id: self._forget(c))
+            command.done.add_done_callback(partial(self._forget, command.call_id))
         return kill_descendants()
 
-    def _forget(self, call_id: str) -> None:
+    def _forget(self, call_id: str, _done: asyncio.Future[Exit]) -> None:
         self._commands.pop(call_id, None)
 
     async def _see_through(

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n herma/api/broker/v1/broker.proto\x12\x13herma.api.broker.v1\"t\n\rSandboxObject\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x11\n\tobject_id\x18\x02 \x01(\t\x12\x0f\n\x07running\x18\x03 \x01(\x08\x12\x0b\n\x03pid\x18\x04 \x01(\x05\x12\x11\n\texit_code\x18\x05 \x01(\x05\x12\x0b\n\x03uid\x18\x06 \x01(\r\"R\n\x14\x43reateSandboxRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x10\n\x08template\x18\x03 \x01(\t\"K\n\x15\x43reateSandboxResponse\x12\x32\n\x06object\x18\x01 \x01(\x0b\x32\".herma.api.broker.v1.SandboxObject\"+\n\x15InspectSandboxRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"L\n\x16InspectSandboxResponse\x12\x32\n\x06object\x18\x01 \x01(\x0b\x32\".herma.api.broker.v1.SandboxObject\"@\n\x14RemoveSandboxRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\"\x17\n\x15RemoveSandboxResponse\"\x16\n\x14ListSandboxesRequest\"L\n\x15ListSandboxesResponse\x12\x33\n\x07objects\x18\x01 \x03(\x0b\x32\".herma.api.broker.v1.SandboxObject\"\x18\n\x16\x44\x65scribeBackendRequest\"N\n\x17\x44\x65scribeBackendResponse\x12\x0f\n\x07\x62\x61\x63kend\x18\x01 \x01(\t\x12\x11\n\tavailable\x18\x02 \x01(\x08\x12\x0f\n\x07problem\x18\x03 \x01(\t2\xa0\x04\n\rBrokerService\x12\x66\n\rCreateSandbox\x12).herma.api.broker.v1.CreateSandboxRequest\x1a*.herma.api.broker.v1.CreateSandboxResponse\x12i\n\x0eInspectSandbox\x12*.herma.api.broker.v1.InspectSandboxRequest\x1a+.herma.api.broker.v1.InspectSandboxResponse\x12\x66\n\rRemoveSandbox\x12).herma.api.broker.v1.RemoveSandboxRequest\x1a*.herma.api.broker.v1.RemoveSandboxResponse\x12\x66\n\rListSandboxes\x12).herma.api.broker.v1.ListSandboxesRequest\x1a*.herma.api.broker.v1.ListSandboxesResponse\x12l\n\x0f\x44\x65scribeBackend\x12+.herma.api.broker.v1.DescribeBackendRequest\x1a,.herma.api.broker.v1.DescribeBackendResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n herma/api/broker/v1/broker.proto\x12\x13herma.api.broker.v1\"t\n\rSandboxObject\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x11\n\tobject_id\x18\x02 \x01(\t\x12\x0f\n\x07running\x18\x03 \x01(\x08\x12\x0b\n\x03pid\x18\x04 \x01(\x05\x12\x11\n\texit_code\x18\x05 \x01(\x05\x12\x0b\n\x03uid\x18\x06 \x01(\r\"R\n\x14\x43reateSandboxRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x10\n\x08template\x18\x03 \x01(\t\"K\n\x15\x43reateSandboxResponse\x12\x32\n\x06object\x18\x01 \x01(\x0b\x32\".herma.api.broker.v1.SandboxObject\"+\n\x15InspectSandboxRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"L\n\x16InspectSandboxResponse\x12\x32\n\x06object\x18\x01 \x01(\x0b\x32\".herma.api.broker.v1.SandboxObject\"*\n\x14RemoveSandboxRequest\x12\x12\n\nsandbox_id\x18\x01 \x01(\t\"\x17\n\x15RemoveSandboxResponse\"\x16\n\x14ListSandboxesRequest\"L\n\x15ListSandboxesResponse\x12\x33\n\x07objects\x18\x01 \x03(\x0b\x32\".herma.api.broker.v1.SandboxObject\"\x18\n\x16\x44\x65scribeBackendRequest\"N\n\x17\x44\x65scribeBackendResponse\x12\x0f\n\x07\x62\x61\x63kend\x18\x01 \x01(\t\x12\x11\n\tavailable\x18\x02 \x01(\x08\x12\x0f\n\x07problem\x18\x03 \x01(\t2\xa0\x04\n\rBrokerService\x12\x66\n\rCreateSandbox\x12).herma.api.broker.v1.CreateSandboxRequest\x1a*.herma.api.broker.v1.CreateSandboxResponse\x12i\n\x0eInspectSandbox\x12*.herma.api.broker.v1.InspectSandboxRequest\x1a+.herma.api.broker.v1.InspectSandboxResponse\x12\x66\n\rRemoveSandbox\x12).herma.api.broker.v1.RemoveSandboxRequest\x1a*.herma.api.broker.v1.RemoveSandboxResponse\x12\x66\n\rListSandboxes\x12).herma.api.broker.v1.ListSandboxesRequest\x1a*.herma.api.broker.v1.ListSandboxesResponse\x12l\n\x0f\x44\x65scribeBackend\x12+.herma.api.broker.v1.DescribeBackendRequest\x1a,.herma.api.broker.v1.DescribeBackendResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,17 +42,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INSPECTSANDBOXRESPONSE']._serialized_start=381
   _globals['_INSPECTSANDBOXRESPONSE']._serialized_end=457
   _globals['_REMOVESANDBOXREQUEST']._serialized_start=459
-  _globals['_REMOVESANDBOXREQUEST']._serialized_end=523
-  _globals['_REMOVESANDBOXRESPONSE']._serialized_start=525
-  _globals['_REMOVESANDBOXRESPONSE']._serialized_end=548
-  _globals['_LISTSANDBOXESREQUEST']._serialized_start=550
-  _globals['_LISTSANDBOXESREQUEST']._serialized_end=572
-  _globals['_LISTSANDBOXESRESPONSE']._serialized_start=574
-  _globals['_LISTSANDBOXESRESPONSE']._serialized_end=650
-  _globals['_DESCRIBEBACKENDREQUEST']._serialized_start=652
-  _globals['_DESCRIBEBACKENDREQUEST']._serialized_end=676
-  _globals['_DESCRIBEBACKENDRESPONSE']._serialized_start=678
-  _globals['_DESCRIBEBACKENDRESPONSE']._serialized_end=756
-  _globals['_BROKERSERVICE']._serialized_start=759
-  _globals['_BROKERSERVICE']._serialized_end=1303
+  _globals['_REMOVESANDBOXREQUEST']._serialized_end=501
+  _globals['_REMOVESANDBOXRESPONSE']._serialized_start=503
+  _globals['_REMOVESANDBOXRESPONSE']._serialized_end=526
+  _globals['_LISTSANDBOXESREQUEST']._serialized_start=528
+  _globals['_LISTSANDBOXESREQUEST']._serialized_end=550
+  _globals['_LISTSANDBOXESRESPONSE']._serialized_start=552
+  _globals['_LISTSANDBOXESRESPONSE']._serialized_end=628
+  _globals['_DESCRIBEBACKENDREQUEST']._serialized_start=630
+  _globals['_DESCRIBEBACKENDREQUEST']._serialized_end=654
+  _globals['_DESCRIBEBACKENDRESPONSE']._serialized_start=656
+  _globals['_DESCRIBEBACKENDRESPONSE']._serialized_end=734
+  _globals['_BROKERSERVICE']._serialized_start=737
+  _globals['_BROKERSERVICE']._serialized_end=1281
 # @@protoc_insertion_point(module_scope)

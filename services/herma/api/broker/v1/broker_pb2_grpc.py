@@ -83,7 +83,7 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveSandbox(self, request, context):
-        """Stops and removes one sandbox's container, and its workspace if asked. Harmless when gone.
+        """Stops and removes one sandbox's container; its workspace stays. Harmless when gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,7 @@ class BrokerServiceStub:
     InspectSandbox: _grpc.UnaryUnaryMultiCallable[_broker_pb2.InspectSandboxRequest, _broker_pb2.InspectSandboxResponse]
     """Tells how one sandbox's container stands; NOT_FOUND when there is none."""
     RemoveSandbox: _grpc.UnaryUnaryMultiCallable[_broker_pb2.RemoveSandboxRequest, _broker_pb2.RemoveSandboxResponse]
-    """Stops and removes one sandbox's container, and its workspace if asked. Harmless when gone."""
+    """Stops and removes one sandbox's container; its workspace stays. Harmless when gone."""
     ListSandboxes: _grpc.UnaryUnaryMultiCallable[_broker_pb2.ListSandboxesRequest, _broker_pb2.ListSandboxesResponse]
     """Lists this deployment's containers."""
     DescribeBackend: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeBackendRequest, _broker_pb2.DescribeBackendResponse]
@@ -58,7 +58,7 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     InspectSandbox: _aio.UnaryUnaryMultiCallable[_broker_pb2.InspectSandboxRequest, _broker_pb2.InspectSandboxResponse]  # type: ignore[assignment]
     """Tells how one sandbox's container stands; NOT_FOUND when there is none."""
     RemoveSandbox: _aio.UnaryUnaryMultiCallable[_broker_pb2.RemoveSandboxRequest, _broker_pb2.RemoveSandboxResponse]  # type: ignore[assignment]
-    """Stops and removes one sandbox's container, and its workspace if asked. Harmless when gone."""
+    """Stops and removes one sandbox's container; its workspace stays. Harmless when gone."""
     ListSandboxes: _aio.UnaryUnaryMultiCallable[_broker_pb2.ListSandboxesRequest, _broker_pb2.ListSandboxesResponse]  # type: ignore[assignment]
     """Lists this deployment's containers."""
     DescribeBackend: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeBackendRequest, _broker_pb2.DescribeBackendResponse]  # type: ignore[assignment]
@@ -91,7 +91,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.RemoveSandboxRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.RemoveSandboxResponse, _abc.Awaitable[_broker_pb2.RemoveSandboxResponse]]:
-        """Stops and removes one sandbox's container, and its workspace if asked. Harmless when gone."""
+        """Stops and removes one sandbox's container; its workspace stays. Harmless when gone."""
 
     @_abc_1.abstractmethod
     def ListSandboxes(

@@ -1,0 +1,1 @@
+"""tool-sandbox: one sandbox per session.  Its broker alone has engine rights."""
