@@ -49,7 +49,7 @@ class BrokerClient:
             timeout=40,
         )
 
-    async def list(self) -> list[SandboxObject]:
+    async def objects(self) -> list[SandboxObject]:
         """See `Engine`."""
         response = await self._peer.call(
             self._stub.ListSandboxes, broker_pb2.ListSandboxesRequest(), timeout=20

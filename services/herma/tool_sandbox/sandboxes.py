@@ -188,7 +188,7 @@ class Sandboxes:
 
     async def sweep(self) -> int:
         """Removes engine objects of this deployment that no record knows; how many."""
-        objects = await self._engine.list()
+        objects = await self._engine.objects()
         ids: dict[UUID, str] = {}
         orphans = []
         for found in objects:

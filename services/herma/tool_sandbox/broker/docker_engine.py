@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import docker
 import docker.errors
 import requests
-from docker.types import Mount
+from docker.types import LogConfig, Mount
 
 from herma.common.errors import SandboxUnavailable
 from herma.tool_sandbox.broker.template import Template
@@ -54,7 +54,7 @@ class DockerEngine:
         """See `Engine`."""
         await self._do(lambda client: self._remove(client, sandbox_id))
 
-    async def list(self) -> list[SandboxObject]:
+    async def objects(self) -> list[SandboxObject]:
         """See `Engine`."""
         return await self._do(self._list)
 
@@ -111,7 +111,7 @@ class DockerEngine:
             nano_cpus=int(template.cpus * 1e9),
             pids_limit=template.pids,
             ipc_mode="private",
-            log_config={"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}},
+            log_config=LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         )
         container.start()
         started = self._inspect(client, sandbox_id)

@@ -86,7 +86,7 @@ class LocalEngine:
         if entry is not None:
             await _stop(entry.process)
 
-    async def list(self) -> list[SandboxObject]:
+    async def objects(self) -> list[SandboxObject]:
         """See `Engine`."""
         found = [await self.inspect(sandbox_id) for sandbox_id in list(self._running)]
         return [entry for entry in found if entry is not None]

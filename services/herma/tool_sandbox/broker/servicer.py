@@ -57,7 +57,7 @@ class BrokerServicer(broker_pb2_grpc.BrokerServiceServicer):
         self, request: broker_pb2.ListSandboxesRequest, context: Any
     ) -> broker_pb2.ListSandboxesResponse:
         return broker_pb2.ListSandboxesResponse(
-            objects=[_message(found) for found in await self._engine.list()]
+            objects=[_message(found) for found in await self._engine.objects()]
         )
 
     async def DescribeBackend(  # noqa: N802

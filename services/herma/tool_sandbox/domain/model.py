@@ -55,6 +55,6 @@ class Engine(Protocol):
         """Removes it; its workspace stays.  Harmless when gone."""
         ...
 
-    async def list(self) -> list[SandboxObject]:
+    async def objects(self) -> list[SandboxObject]:
         """All of this deployment."""
         ...
