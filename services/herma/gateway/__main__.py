@@ -1,0 +1,5 @@
+"""`python -m herma.gateway`."""
+
+from herma.gateway.app import main
+
+main()

@@ -1,0 +1,88 @@
+"""Composition of gateway: the only place that reads settings and constructs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import uvicorn
+from fastapi import FastAPI
+
+import herma
+from herma.common.app import Lifecycle, run
+from herma.common.logs import logger
+from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
+from herma.gateway import errors
+from herma.gateway.auth import Doorkeeper
+from herma.gateway.authority import Authority
+from herma.gateway.limits import BodyLimit
+from herma.gateway.routes import events, health, management, sessions, turns
+from herma.gateway.settings import GatewaySettings
+from herma.gateway.tracing import ServerSpans
+
+NAME = "gateway"
+
+_log = logger(__name__)
+
+
+def build_app(authority: Authority, stopping: asyncio.Event) -> FastAPI:
+    """The HTTP application."""
+    app = FastAPI(
+        title="Herma",
+        version=herma.__version__,
+        description="Hosts AI agents for many tenants.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.authority = authority
+    app.state.doorkeeper = Doorkeeper(authority)
+    app.state.stopping = stopping
+    errors.install(app)
+    for module in (sessions, events, turns, management, health):
+        app.include_router(module.router)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(ServerSpans)
+    return app
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling: the process's life belongs to `common.app`."""
+
+    def install_signal_handlers(self) -> None:
+        """None."""
+
+
+async def serve(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
+    """Serves until asked to stop."""
+    keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
+    stopping = asyncio.Event()
+    host, _, port = settings.http_listen.rpartition(":")
+    async with Peer(
+        "session-authority", settings.authority_address, ServiceIdentity(NAME, ServiceKeys(keys))
+    ) as peer:
+        server = _Server(
+            uvicorn.Config(
+                build_app(Authority(peer), stopping),
+                host=host.strip("[]"),
+                port=int(port),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=5,
+                server_header=False,
+                h11_max_incomplete_event_size=32 * 1024,
+            )
+        )
+        serving = asyncio.create_task(server._serve())  # `serve` takes the signals
+        stop = asyncio.create_task(lifecycle.stopping())
+        _log.info("serving", http=settings.http_listen)
+        await asyncio.wait([serving, stop], return_when=asyncio.FIRST_COMPLETED)
+        stopping.set()
+        server.should_exit = True
+        stop.cancel()
+        await serving
+
+
+def main() -> None:
+    """Runs the service with settings from the environment."""
+    settings = GatewaySettings()
+    run(NAME, settings, lambda lifecycle: serve(settings, lifecycle), grace=settings.drain_seconds)

@@ -1,0 +1,75 @@
+"""Who calls: an API key in `Authorization: Bearer`, never in a URL."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from herma.api.ledger.v1 import ledger_pb2
+from herma.common.errors import PermissionDenied, Unauthenticated
+from herma.gateway.authority import Authority
+
+# A revoked key works no longer than this.
+_CACHE_SECONDS = 2.0
+_CACHED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """An authenticated caller."""
+
+    caller: ledger_pb2.Caller
+    key_id: str
+    scopes: frozenset[str]
+
+    def need(self, scope: str) -> None:
+        """Insists on a scope.
+
+        Raises:
+            PermissionDenied: without it.
+        """
+        if scope not in self.scopes:
+            raise PermissionDenied(f"the key lacks the scope {scope!r}", reason="SCOPE_MISSING")
+
+
+class Doorkeeper:
+    """Authenticates requests."""
+
+    def __init__(self, authority: Authority, now: Callable[[], float] = time.monotonic) -> None:
+        self._authority = authority
+        self._now = now
+        self._seen: OrderedDict[bytes, tuple[float, Visitor]] = OrderedDict()
+
+    async def visitor(self, authorization: str) -> Visitor:
+        """Who sends this header.
+
+        Raises:
+            Unauthenticated: when it is missing, malformed, or its key does not work.
+        """
+        scheme, _, key = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise Unauthenticated(
+                "send an API key as `Authorization: Bearer …`", reason="API_KEY_MISSING"
+            )
+        digest = hashlib.sha256(key.strip().encode()).digest()
+        cached = self._seen.get(digest)
+        if cached is not None and cached[0] > self._now():
+            return cached[1]
+        self._seen.pop(digest, None)
+        found = await self._authority.authenticate(key.strip())
+        visitor = Visitor(found.caller, found.key_id, frozenset(found.scopes))
+        self._seen[digest] = (self._now() + _CACHE_SECONDS, visitor)
+        if len(self._seen) > _CACHED:
+            self._seen.popitem(last=False)
+        return visitor
+
+
+async def visitor_of(request: Request) -> Visitor:
+    """The visitor of a request, for routes."""
+    doorkeeper: Doorkeeper = request.app.state.doorkeeper
+    return await doorkeeper.visitor(request.headers.get("authorization", ""))

@@ -1,0 +1,209 @@
+"""session-authority as the gateway sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
+from herma.api.ledger.v1 import ledger_pb2
+from herma.api.session.v1 import session_pb2, session_pb2_grpc
+from herma.common.errors import HermaError, Unauthenticated
+from herma.common.rpc import Peer
+
+_TIMEOUT = 20.0
+
+
+class Authority:
+    """Sessions, turns and identities."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._sessions: Any = session_pb2_grpc.SessionServiceStub(peer.channel)
+        self._identities: Any = identity_pb2_grpc.IdentityServiceStub(peer.channel)
+
+    async def authenticate(self, key: str) -> identity_pb2.AuthenticateResponse:
+        """Who presents a key."""
+        found: identity_pb2.AuthenticateResponse = await self._peer.call(
+            self._identities.Authenticate,
+            identity_pb2.AuthenticateRequest(key=key),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return found
+
+    async def create_session(
+        self, caller: ledger_pb2.Caller, profile: str, key: str, title: str, idempotency_key: str
+    ) -> session_pb2.Session:
+        """Makes a session."""
+        response = await self._peer.call(
+            self._sessions.CreateSession,
+            session_pb2.CreateSessionRequest(
+                caller=caller,
+                profile=profile,
+                key=key,
+                title=title,
+                idempotency_key=idempotency_key,
+            ),
+            timeout=_TIMEOUT,
+            retry=bool(idempotency_key or key),
+        )
+        return response.session  # type: ignore[no-any-return]  # the stub is untyped here
+
+    async def get_session(self, caller: ledger_pb2.Caller, session_id: str) -> session_pb2.Session:
+        """Reads a session."""
+        response = await self._peer.call(
+            self._sessions.GetSession,
+            session_pb2.GetSessionRequest(caller=caller, session_id=session_id),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return response.session  # type: ignore[no-any-return]  # the stub is untyped here
+
+    async def list_sessions(
+        self, caller: ledger_pb2.Caller, page_size: int, page_token: str
+    ) -> session_pb2.ListSessionsResponse:
+        """Lists sessions."""
+        found: session_pb2.ListSessionsResponse = await self._peer.call(
+            self._sessions.ListSessions,
+            session_pb2.ListSessionsRequest(caller=caller, page_size=page_size, page_token=page_token),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return found
+
+    async def list_messages(
+        self, caller: ledger_pb2.Caller, session_id: str, page_size: int, page_token: str
+    ) -> session_pb2.ListMessagesResponse:
+        """Reads a transcript."""
+        found: session_pb2.ListMessagesResponse = await self._peer.call(
+            self._sessions.ListMessages,
+            session_pb2.ListMessagesRequest(
+                caller=caller, session_id=session_id, page_size=page_size, page_token=page_token
+            ),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return found
+
+    async def submit(
+        self,
+        caller: ledger_pb2.Caller,
+        session_id: str,
+        content: str,
+        mode: str,
+        idempotency_key: str,
+        traceparent: str,
+    ) -> session_pb2.SubmitResponse:
+        """Admits a turn.  Repeated while the authority is away only under an idempotency key."""
+        found: session_pb2.SubmitResponse = await self._peer.call(
+            self._sessions.Submit,
+            session_pb2.SubmitRequest(
+                caller=caller,
+                session_id=session_id,
+                content=content,
+                mode=mode,
+                idempotency_key=idempotency_key,
+                traceparent=traceparent,
+            ),
+            timeout=_TIMEOUT,
+            retry=bool(idempotency_key),
+        )
+        return found
+
+    async def get_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> ledger_pb2.Turn:
+        """Reads a turn."""
+        response = await self._peer.call(
+            self._sessions.GetTurn,
+            session_pb2.GetTurnRequest(caller=caller, turn_id=turn_id),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return response.turn  # type: ignore[no-any-return]  # the stub is untyped here
+
+    async def interrupt_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> ledger_pb2.Turn:
+        """Asks a turn to stop."""
+        response = await self._peer.call(
+            self._sessions.InterruptTurn,
+            session_pb2.InterruptTurnRequest(caller=caller, turn_id=turn_id),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return response.turn  # type: ignore[no-any-return]  # the stub is untyped here
+
+    def subscribe(
+        self, caller: ledger_pb2.Caller, session_id: str, after: int, turn_id: str
+    ) -> AsyncIterator[session_pb2.SubscribeResponse]:
+        """Events after a cursor, then as they come."""
+        return self._peer.stream(
+            self._sessions.Subscribe,
+            session_pb2.SubscribeRequest(
+                caller=caller, session_id=session_id, after_seq=after, turn_id=turn_id
+            ),
+            timeout=3600,
+        )
+
+    async def create_tenant(
+        self, caller: ledger_pb2.Caller, name: str, idempotency_key: str
+    ) -> identity_pb2.CreateTenantResponse:
+        """Makes a tenant."""
+        found: identity_pb2.CreateTenantResponse = await self._peer.call(
+            self._identities.CreateTenant,
+            identity_pb2.CreateTenantRequest(caller=caller, name=name, idempotency_key=idempotency_key),
+            timeout=_TIMEOUT,
+        )
+        return found
+
+    async def create_key(
+        self,
+        caller: ledger_pb2.Caller,
+        caller_key_id: str,
+        name: str,
+        scopes: list[str],
+        expires_at: datetime | None,
+    ) -> identity_pb2.CreateKeyResponse:
+        """Makes a key."""
+        request = identity_pb2.CreateKeyRequest(
+            caller=caller, caller_key_id=caller_key_id, name=name, scopes=scopes
+        )
+        if expires_at is not None:
+            request.expires_at.FromDatetime(expires_at)
+        found: identity_pb2.CreateKeyResponse = await self._peer.call(
+            self._identities.CreateKey, request, timeout=_TIMEOUT
+        )
+        return found
+
+    async def list_keys(self, caller: ledger_pb2.Caller) -> list[identity_pb2.Key]:
+        """Lists keys."""
+        response = await self._peer.call(
+            self._identities.ListKeys,
+            identity_pb2.ListKeysRequest(caller=caller),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return list(response.keys)
+
+    async def revoke_key(self, caller: ledger_pb2.Caller, key_id: str) -> identity_pb2.Key:
+        """Revokes a key."""
+        response = await self._peer.call(
+            self._identities.RevokeKey,
+            identity_pb2.RevokeKeyRequest(caller=caller, key_id=key_id),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return response.key  # type: ignore[no-any-return]  # the stub is untyped here
+
+    async def ready(self) -> bool:
+        """Whether the authority and its database answer: an unknown key is refused as such."""
+        try:
+            await self._peer.call(
+                self._identities.Authenticate,
+                identity_pb2.AuthenticateRequest(key="herma_ready000_" + "x" * 43),
+                timeout=1,
+            )
+        except Unauthenticated:
+            return True
+        except HermaError:
+            return False
+        return True

@@ -1,0 +1,88 @@
+"""What routes share: who calls, what answers, how refusals are documented."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request
+
+from herma.common.errors import InvalidArgument, NotFound
+from herma.common.ids import parse_id
+from herma.gateway.auth import Visitor, visitor_of
+from herma.gateway.authority import Authority
+from herma.gateway.shapes import Problem
+
+
+def authority_of(request: Request) -> Authority:
+    """The authority."""
+    found: Authority = request.app.state.authority
+    return found
+
+
+async def agent_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
+    """A visitor that may use sessions."""
+    visitor.need("agent")
+    return visitor
+
+
+async def key_holder_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
+    """A visitor that may manage its keys."""
+    visitor.need("keys")
+    return visitor
+
+
+async def operator_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
+    """The operator."""
+    visitor.need("operator")
+    return visitor
+
+
+async def idempotency_key_of(
+    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
+) -> str:
+    """The header `Idempotency-Key`; empty without one.
+
+    Raises:
+        InvalidArgument: when it is there and unusable.
+    """
+    if idempotency_key is None:
+        return ""
+    if not idempotency_key.strip() or not idempotency_key.isprintable():
+        raise InvalidArgument(
+            "the idempotency key is not usable", fields={"Idempotency-Key": "1 to 255 characters"}
+        )
+    return idempotency_key
+
+
+def known_id(text: str, noun: str) -> str:
+    """An id from a path.  What is no id never was, so it answers as such.
+
+    Raises:
+        NotFound: for text that is no id.
+    """
+    try:
+        return str(parse_id(text, "id"))
+    except InvalidArgument as error:
+        raise NotFound(f"no such {noun}", reason=f"{noun.upper()}_NOT_FOUND") from error
+
+
+Agent = Annotated[Visitor, Depends(agent_of)]
+KeyHolder = Annotated[Visitor, Depends(key_holder_of)]
+Operator = Annotated[Visitor, Depends(operator_of)]
+TheAuthority = Annotated[Authority, Depends(authority_of)]
+IdempotencyKey = Annotated[str, Depends(idempotency_key_of)]
+PageSize = Annotated[int, Query(ge=1, le=200)]
+PageToken = Annotated[str, Query(max_length=500)]
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in (
+        (400, "The request is malformed."),
+        (401, "The API key is missing or does not work."),
+        (403, "The API key lacks a scope."),
+        (404, "There is no such thing, or it is not yours."),
+        (409, "It conflicts with an earlier request."),
+        (413, "The body is larger than 1 MiB."),
+        (503, "A part of the platform does not answer."),
+    )
+}
