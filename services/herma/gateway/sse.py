@@ -55,7 +55,7 @@ class EventStream:
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         reader = asyncio.ensure_future(self._read(after, queue, opened))
         try:
-            await asyncio.wait([reader, opened], return_when=asyncio.FIRST_COMPLETED, timeout=0.5)
+            await asyncio.wait([reader, opened], return_when=asyncio.FIRST_COMPLETED, timeout=0.15)
             if reader.done():
                 reader.result()
         except BaseException:

@@ -1,0 +1,5 @@
+"""`python -m herma.cli`."""
+
+from herma.cli.main import main
+
+main()

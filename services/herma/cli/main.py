@@ -1,0 +1,194 @@
+"""`herma`: nouns and verbs.
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the turn did not complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+import herma
+from herma.cli import doctor as doctor_module
+from herma.cli.client import ApiClient, find_platform
+from herma.cli.send import send as send_message
+from herma.cli.up import run_detached, run_down, run_up
+from herma.common.errors import HermaError
+from herma.common.postgres.migrations import migrate as migrate_schema
+from herma.local.platform import SCHEMAS
+from herma.local.settings import UpSettings
+
+app = typer.Typer(
+    name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
+)
+tenant = typer.Typer(help="Tenants.", no_args_is_help=True)
+key = typer.Typer(help="API keys.", no_args_is_help=True)
+app.add_typer(tenant, name="tenant")
+app.add_typer(key, name="key")
+
+Output = Annotated[str, typer.Option("-o", "--output", help="`text` or `json`.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    """Hosts AI agents."""
+    if version:
+        typer.echo(herma.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def up(
+    detach: Annotated[bool, typer.Option(help="Return when ready; `herma down` stops it.")] = False,
+    runners: Annotated[int, typer.Option(min=1, max=32)] = 1,
+    authorities: Annotated[int, typer.Option(min=1, max=8)] = 1,
+    gateways: Annotated[int, typer.Option(min=1, max=8)] = 1,
+) -> None:
+    """Start the whole platform on this machine, run one turn, stay up."""
+    settings = UpSettings()
+    if detach:
+        arguments = [f"--runners={runners}", f"--authorities={authorities}", f"--gateways={gateways}"]
+        raise typer.Exit(run_detached(settings, arguments, _say))
+    raise typer.Exit(run_up(settings, _say, authorities=authorities, runners=runners, gateways=gateways))
+
+
+@app.command()
+def down() -> None:
+    """Drain and stop the platform of this data folder."""
+    raise typer.Exit(run_down(UpSettings().data_dir, _say))
+
+
+@app.command()
+def serve(
+    service: Annotated[
+        str,
+        typer.Argument(
+            help="gateway, session-authority, agent-runner, tool-sandbox, tool-sandbox-broker, memory"
+        ),
+    ],
+) -> None:
+    """Run one service with settings from the environment."""
+    modules = {
+        "gateway": "herma.gateway",
+        "session-authority": "herma.session_authority",
+        "agent-runner": "herma.agent_runner",
+        "tool-sandbox": "herma.tool_sandbox",
+        "tool-sandbox-broker": "herma.tool_sandbox.broker",
+        "memory": "herma.memory",
+    }
+    if service not in modules:
+        raise typer.BadParameter("one of " + ", ".join(sorted(modules)))
+    os.execv(sys.executable, [sys.executable, "-m", modules[service]])  # noqa: S606  # becomes the service
+
+
+@app.command()
+def migrate() -> None:
+    """Bring the database of HERMA_DATABASE_URL (an administrator's) to this release's schemas.
+
+    Passwords of the services' roles come from HERMA_AUTHORITY_PASSWORD, HERMA_SANDBOX_PASSWORD and
+    HERMA_MEMORY_PASSWORD; unset ones are left as they are.
+    """
+    url = UpSettings().database_url
+    if url is None:
+        raise typer.BadParameter("set HERMA_DATABASE_URL")
+    for schema in SCHEMAS:
+        password = os.environ.get(f"HERMA_{schema.schema.upper()}_PASSWORD")
+        applied = asyncio.run(migrate_schema(url.get_secret_value(), schema, password))
+        _say(f"{schema.schema}: {len(applied)} applied")
+
+
+@app.command()
+def doctor(output: Output = "text") -> None:
+    """Check this machine and the platform; say what to do."""
+    findings = list(doctor_module.examine(UpSettings()))
+    if output == "json":
+        _say_json([{"name": f.name, "level": f.level, "text": f.text} for f in findings])
+    else:
+        for finding in findings:
+            _say(f"{finding.level:8} {finding.name:9} {finding.text}")
+    raise typer.Exit(1 if any(finding.level == "problem" for finding in findings) else 0)
+
+
+@app.command()
+def send(
+    message: Annotated[str, typer.Argument(help="What to say; `-` reads standard input.")],
+    session: Annotated[str, typer.Option(help="Session to go on with.")] = "",
+    output: Output = "text",
+) -> None:
+    """Send one message and show the answer."""
+    text = sys.stdin.read() if message == "-" else message
+    client = ApiClient(*find_platform())
+
+    def watch(event: dict[str, Any]) -> None:
+        if output == "text" and event["kind"] == "call.proposed":
+            typer.echo(f"[{event['tool']}] {event['arguments']}", err=True)
+
+    reply = send_message(client, text, session, watch)
+    if output == "json":
+        _say_json(
+            {
+                "session_id": reply.session_id,
+                "turn_id": reply.turn_id,
+                "state": reply.state,
+                "exit_reason": reply.exit_reason,
+                "error": reply.error,
+                "text": reply.text,
+            }
+        )
+    elif reply.state == "completed":
+        _say(reply.text)
+    else:
+        typer.echo(f"The turn ended as {reply.exit_reason}. {reply.error}", err=True)
+    raise typer.Exit(0 if reply.state == "completed" else 3)
+
+
+@tenant.command("create")
+def create_tenant(name: str, output: Output = "text") -> None:
+    """Make a tenant; shows its owner's key once. Needs the operator's key."""
+    made = ApiClient(*find_platform()).post("/v1/tenants", {"name": name})
+    if output == "json":
+        _say_json(made)
+    else:
+        _say(f"{made['tenant']['name']}  {made['tenant']['id']}\n{made['key']}")
+
+
+@key.command("create")
+def create_key(
+    name: Annotated[str, typer.Option(help="What it is for.")] = "",
+    scope: Annotated[list[str] | None, typer.Option(help="Scopes; all of yours if none.")] = None,
+    output: Output = "text",
+) -> None:
+    """Make a key with at most your rights; shows it once."""
+    made = ApiClient(*find_platform()).post("/v1/keys", {"name": name, "scopes": scope or []})
+    if output == "json":
+        _say_json(made)
+    else:
+        _say(made["secret"])
+
+
+def _say(text: str) -> None:
+    typer.echo(text)
+    sys.stdout.flush()
+
+
+def _say_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=1))
+
+
+def main() -> None:
+    """Runs the command line."""
+    try:
+        app()
+    except HermaError as error:
+        typer.echo(f"herma: {error.message}", err=True)
+        sys.exit(1)
+    except ValidationError as error:
+        problems = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
+        typer.echo(f"herma: the settings are not usable: {problems}", err=True)
+        sys.exit(2)

@@ -1,0 +1,134 @@
+"""`herma up` and `herma down`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from herma.cli.client import ApiClient
+from herma.cli.send import send
+from herma.common.errors import Unavailable
+from herma.common.logs import configure_logs
+from herma.local.installation import Installation
+from herma.local.platform import Platform
+from herma.local.processes import is_alive
+from herma.local.settings import UpSettings
+from herma.local.up_file import UpFile
+
+_READY_SECONDS = 120.0
+
+
+def run_up(
+    settings: UpSettings, say: Callable[[str], None], *, authorities: int, runners: int, gateways: int
+) -> int:
+    """Runs the platform until Ctrl-C or SIGTERM; the exit code."""
+    installation = Installation(settings.data_dir)
+    configure_logs("up", os.environ.get("HERMA_LOG_LEVEL", "WARNING"))
+    platform = Platform(
+        installation, settings, say, authorities=authorities, runners=runners, gateways=gateways
+    )
+    try:
+        return asyncio.run(_run(platform, installation, say))
+    finally:
+        installation.close()
+
+
+async def _run(platform: Platform, installation: Installation, say: Callable[[str], None]) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    work = asyncio.create_task(_bring_up(platform, installation, say))
+    stop = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+            await stop
+        say("Draining.")
+        return 0
+    finally:
+        work.cancel()
+        stop.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+        await platform.stop()
+
+
+async def _bring_up(platform: Platform, installation: Installation, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    await platform.start()
+    key = installation.operator_key()
+    reply = await asyncio.to_thread(send, ApiClient(platform.url, key), "Say hello.")
+    if reply.state != "completed":
+        raise Unavailable(f"the first turn ended as {reply.exit_reason}: {reply.error}")
+    say(f"The first turn went through all five services; the answer:\n\n{reply.text}\n")
+    say(f"Provider: {provider_line()}")
+    say(f"Sandboxes: {platform.backend}")
+    say(f"API:       {platform.url}")
+    say(f"Key:       {key}")
+    say(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C drains and stops.")
+    platform.announce()
+
+
+def provider_line() -> str:
+    """Which model answers, in words."""
+    base, model = os.environ.get("HERMA_MODEL_BASE_URL"), os.environ.get("HERMA_MODEL")
+    if base or model or os.environ.get("HERMA_MODEL_API_KEY"):
+        return f"{model or 'the default model'} at {base or 'OpenAI'}"
+    if os.environ.get("OPENAI_API_KEY"):
+        return "OpenAI, by OPENAI_API_KEY"
+    return "rehearsal, which is not a model (set HERMA_MODEL_BASE_URL or OPENAI_API_KEY for one)"
+
+
+def run_detached(settings: UpSettings, arguments: list[str], say: Callable[[str], None]) -> int:
+    """Starts `herma up` in the background and returns when it is ready; the exit code."""
+    folder = settings.data_dir.absolute()
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    log = folder / "logs" / "up.log"
+    if UpFile.of(folder).read_live() is not None:
+        say(f"Herma is up already on {folder}.")
+        return 1
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "herma.cli", "up", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    until = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < until:
+        if child.poll() is not None:
+            say(log.read_text("utf-8", "replace"))
+            return child.returncode or 1
+        up = UpFile.of(folder).read_live()
+        if up is not None and up["pid"] == child.pid:
+            say(log.read_text("utf-8", "replace"))
+            return 0
+        time.sleep(0.05)  # the other process says nothing but by its file
+    child.terminate()
+    say(f"Herma did not become ready in {_READY_SECONDS:.0f} s; see {log}.")
+    return 1
+
+
+def run_down(folder: Path, say: Callable[[str], None]) -> int:
+    """Drains and stops the platform of a data folder; the exit code."""
+    up = UpFile.of(folder.absolute()).read_live()
+    if up is None:
+        say("Herma is not up here.")
+        return 0
+    os.kill(up["pid"], signal.SIGTERM)
+    until = time.monotonic() + 90
+    while is_alive(up["pid"], up["started"]):
+        if time.monotonic() > until:
+            say("Herma does not stop; see its logs.")
+            return 1
+        time.sleep(0.05)  # no child of ours: there is nothing to wait on
+    say("Herma is down.")
+    return 0

@@ -1,0 +1,1 @@
+"""`herma up`: the whole platform on one machine, nothing installed."""
