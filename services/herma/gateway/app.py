@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import uvicorn
 from fastapi import FastAPI
@@ -11,12 +13,13 @@ import herma
 from herma.common.app import Lifecycle, run
 from herma.common.logs import logger
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
-from herma.gateway import errors
+from herma.gateway import errors, openapi
 from herma.gateway.auth import Doorkeeper
 from herma.gateway.authority import Authority
 from herma.gateway.limits import BodyLimit
-from herma.gateway.routes import events, health, management, sessions, turns
+from herma.gateway.routes import events, health, keys, messages, sessions, tenants, turns
 from herma.gateway.settings import GatewaySettings
+from herma.gateway.sse import Pace
 from herma.gateway.tracing import ServerSpans
 
 NAME = "gateway"
@@ -24,7 +27,7 @@ NAME = "gateway"
 _log = logger(__name__)
 
 
-def build_app(authority: Authority, stopping: asyncio.Event) -> FastAPI:
+def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()) -> FastAPI:
     """The HTTP application."""
     app = FastAPI(
         title="Herma",
@@ -32,12 +35,15 @@ def build_app(authority: Authority, stopping: asyncio.Event) -> FastAPI:
         description="Hosts AI agents for many tenants.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.authority = authority
     app.state.doorkeeper = Doorkeeper(authority)
     app.state.stopping = stopping
+    app.state.pace = pace
     errors.install(app)
-    for module in (sessions, events, turns, management, health):
+    openapi.install(app)
+    for module in (sessions, messages, events, turns, keys, tenants, health):
         app.include_router(module.router)
     app.add_middleware(BodyLimit)
     app.add_middleware(ServerSpans)
@@ -47,17 +53,19 @@ def build_app(authority: Authority, stopping: asyncio.Event) -> FastAPI:
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling: the process's life belongs to `common.app`."""
 
-    def install_signal_handlers(self) -> None:
-        """None."""
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Captures none."""
+        yield
 
 
 async def serve(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
     """Serves until asked to stop."""
-    keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
+    pairs = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     stopping = asyncio.Event()
     host, _, port = settings.http_listen.rpartition(":")
     async with Peer(
-        "session-authority", settings.authority_address, ServiceIdentity(NAME, ServiceKeys(keys))
+        "session-authority", settings.authority_address, ServiceIdentity(NAME, ServiceKeys(pairs))
     ) as peer:
         server = _Server(
             uvicorn.Config(
@@ -72,7 +80,7 @@ async def serve(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
                 h11_max_incomplete_event_size=32 * 1024,
             )
         )
-        serving = asyncio.create_task(server._serve())  # `serve` takes the signals
+        serving = asyncio.create_task(server.serve())
         stop = asyncio.create_task(lifecycle.stopping())
         _log.info("serving", http=settings.http_listen)
         await asyncio.wait([serving, stop], return_when=asyncio.FIRST_COMPLETED)

@@ -68,6 +68,11 @@ class Doorkeeper:
             self._seen.popitem(last=False)
         return visitor
 
+    def forget(self, key_id: str) -> None:
+        """Drops what is remembered of a key: here, a revoked key stops working at once."""
+        for digest in [digest for digest, (_, known) in self._seen.items() if known.key_id == key_id]:
+            del self._seen[digest]
+
 
 async def visitor_of(request: Request) -> Visitor:
     """The visitor of a request, for routes."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
 from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
@@ -13,6 +15,7 @@ from herma.common.errors import HermaError, Unauthenticated
 from herma.common.rpc import Peer
 
 _TIMEOUT = 20.0
+_READY_TIMEOUT = 1.0
 
 
 class Authority:
@@ -22,6 +25,7 @@ class Authority:
         self._peer = peer
         self._sessions: Any = session_pb2_grpc.SessionServiceStub(peer.channel)
         self._identities: Any = identity_pb2_grpc.IdentityServiceStub(peer.channel)
+        self._health: Any = health_pb2_grpc.HealthStub(peer.channel)
 
     async def authenticate(self, key: str) -> identity_pb2.AuthenticateResponse:
         """Who presents a key."""
@@ -152,6 +156,7 @@ class Authority:
             self._identities.CreateTenant,
             identity_pb2.CreateTenantRequest(caller=caller, name=name, idempotency_key=idempotency_key),
             timeout=_TIMEOUT,
+            retry=bool(idempotency_key),
         )
         return found
 
@@ -195,15 +200,21 @@ class Authority:
         return response.key  # type: ignore[no-any-return]  # the stub is untyped here
 
     async def ready(self) -> bool:
-        """Whether the authority and its database answer: an unknown key is refused as such."""
+        """Whether the authority takes work and its database answers, within a second each."""
         try:
+            health = await self._peer.call(
+                self._health.Check, health_pb2.HealthCheckRequest(), timeout=_READY_TIMEOUT
+            )
+            if health.status != health_pb2.HealthCheckResponse.SERVING:
+                return False
+            # An unknown key is looked up, and refused as such.
             await self._peer.call(
                 self._identities.Authenticate,
                 identity_pb2.AuthenticateRequest(key="herma_ready000_" + "x" * 43),
-                timeout=1,
+                timeout=_READY_TIMEOUT,
             )
-        except Unauthenticated:
-            return True
+        except Unauthenticated as error:
+            return error.reason == "API_KEY_INVALID"
         except HermaError:
             return False
         return True

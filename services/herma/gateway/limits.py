@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -22,8 +23,12 @@ _TOO_DEEP = {
     "title": "Bad request",
     "status": 400,
     "detail": f"the JSON is nested deeper than {MAX_DEPTH}",
-    "reason": "INVALID_ARGUMENT",
+    "reason": "JSON_TOO_DEEP",
 }
+# A connection that is closed with bytes unread is reset, and the client may never see the answer; so
+# what still comes is thrown away, within these limits.
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 32 * 1024 * 1024
 
 
 class BodyLimit:
@@ -33,13 +38,19 @@ class BodyLimit:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "DELETE", "OPTIONS"):
+        """Serves one request whose body is within the limits, and answers the others itself."""
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
         announced = headers.get(b"content-length", b"0")
+        if b"content-length" not in headers and b"transfer-encoding" not in headers:
+            await self._app(scope, receive, send)
+            return
+        # With `Expect`, the client sends nothing until it is asked to.
+        rest = None if b"expect" in headers else receive
         if not announced.isdigit() or int(announced) > MAX_BODY:
-            await _answer(send, _TOO_LARGE)
+            await _answer(send, _TOO_LARGE, rest)
             return
         body = bytearray()
         while True:
@@ -48,12 +59,12 @@ class BodyLimit:
                 return
             body += message.get("body", b"")
             if len(body) > MAX_BODY:
-                await _answer(send, _TOO_LARGE)
+                await _answer(send, _TOO_LARGE, receive)
                 return
             if not message.get("more_body"):
                 break
         if _depth(body) > MAX_DEPTH:
-            await _answer(send, _TOO_DEEP)
+            await _answer(send, _TOO_DEEP, None)
             return
         given = False
 
@@ -91,7 +102,8 @@ def _depth(body: bytearray) -> int:
     return deepest
 
 
-async def _answer(send: Any, document: dict[str, Any]) -> None:
+async def _answer(send: Any, document: dict[str, Any], rest: Any) -> None:
+    """Refuses, and throws away what `rest` still brings."""
     body = json.dumps(document).encode()
     await send(
         {
@@ -104,4 +116,20 @@ async def _answer(send: Any, document: dict[str, Any]) -> None:
             ],
         }
     )
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    if rest is not None:
+        await _discard(rest)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _discard(receive: Any) -> None:
+    size = 0
+    try:
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while size < _LINGER_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return

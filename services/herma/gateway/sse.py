@@ -1,144 +1,191 @@
 """A session's events as server-sent events (WHATWG HTML, "Server-sent events").
 
 Numbered events carry `id:`; streamed text does not.  When session-authority goes away, the stream goes
-on from the last number by itself, so a client notices nothing.
+on from the last number by itself, so a client notices nothing.  Nothing outlives the response: whoever
+ends first (client, rights, gateway, the asked turn) ends the subscription too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC
+from typing import Any, Final
 
-from herma.api.ledger.v1 import ledger_pb2
+from fastapi import Response
+
 from herma.api.session.v1 import session_pb2
-from herma.common.errors import DeadlineExceeded, HermaError, Kind, Unavailable
-from herma.gateway.authority import Authority
+from herma.common.errors import HermaError, Kind
+from herma.common.logs import logger
 
-_HEARTBEAT_SECONDS = 15.0
-_BACKOFF = 0.2
+MEDIA_TYPE: Final = "text/event-stream"
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "Content-Type": MEDIA_TYPE,
+}
+# Failures after which the stream goes on; INTERNAL is what a transport cut in mid-message looks like.
+_PASSING: Final = frozenset({Kind.UNAVAILABLE, Kind.DEADLINE, Kind.CANCELLED, Kind.INTERNAL})
+_REVOKED: Final = frozenset({Kind.UNAUTHENTICATED, Kind.FORBIDDEN})
+
+_log = logger(__name__)
+
+Subscribe = Callable[[int], AsyncIterator[session_pb2.SubscribeResponse]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class EventStream:
-    """One client's stream.
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often things happen on a stream, in seconds.
+
+    `heartbeat`: a comment that keeps proxies from closing an idle stream.  `recheck`: the longest that a
+    stream outlives its client's rights.  `backoff` to `backoff_most`: between subscriptions that fail.
+    """
+
+    heartbeat: float = 15.0
+    recheck: float = 25.0
+    backoff: float = 0.1
+    backoff_most: float = 2.0
+
+
+class EventStream(Response):
+    """One client's stream, as the response that serves it.
 
     Args:
-        recheck: Raises when the client's rights are gone.
+        subscribe: Opens a subscription after a number.
+        after: Where to start.
+        ends: The authority may end the stream: it was asked to, after a turn.
+        recheck: Raises `Unauthenticated` or `PermissionDenied` when the client's rights are gone.
         stopping: Set when the gateway stops: streams end, clients reconnect elsewhere.
     """
 
+    media_type = MEDIA_TYPE
+
     def __init__(
         self,
-        authority: Authority,
-        caller: ledger_pb2.Caller,
-        session_id: str,
-        turn_id: str,
+        subscribe: Subscribe,
+        after: int,
+        *,
+        ends: bool,
         recheck: Callable[[], Awaitable[object]],
         stopping: asyncio.Event,
+        pace: Pace,
     ) -> None:
-        self._authority = authority
-        self._caller = caller
-        self._session_id = session_id
-        self._turn_id = turn_id
+        super().__init__(headers=_HEADERS)
+        # A stream has no length.
+        del self.headers["content-length"]
+        self._subscribe = subscribe
+        self._after = after
+        self._ends = ends
         self._recheck = recheck
         self._stopping = stopping
+        self._pace = pace
 
-    async def open(self, after: int) -> AsyncIterator[bytes]:
-        """Starts the stream, so that a refusal is still a plain HTTP error.
-
-        Raises:
-            HermaError: when the session is not the caller's, or the cursor is out of range.
-        """
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(1000)
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        reader = asyncio.ensure_future(self._read(after, queue, opened))
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Serves until the first of its parts ends."""
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+        await _write(send, b": herma\n\n")
+        parts = [
+            asyncio.ensure_future(part)
+            for part in (
+                self._pump(send),
+                self._beat(send),
+                self._watch_rights(),
+                _gone(receive),
+                self._stopping.wait(),
+            )
+        ]
         try:
-            await asyncio.wait([reader, opened], return_when=asyncio.FIRST_COMPLETED, timeout=0.15)
-            if reader.done():
-                reader.result()
-        except BaseException:
-            reader.cancel()
-            raise
-        return self._write(queue, reader)
-
-    async def _write(
-        self, queue: asyncio.Queue[bytes | None], reader: asyncio.Future[None]
-    ) -> AsyncIterator[bytes]:
-        checked = time.monotonic()
-        yield b": herma\n\n"
-        try:
-            while not self._stopping.is_set():
-                try:
-                    async with asyncio.timeout(min(_HEARTBEAT_SECONDS, 1.0)):
-                        item = await queue.get()
-                except TimeoutError:
-                    item = b""
-                if item is None:
-                    return
-                if item:
-                    yield item
-                elif time.monotonic() - checked > _HEARTBEAT_SECONDS:
-                    yield b": still here\n\n"
-                if time.monotonic() - checked > _HEARTBEAT_SECONDS:
-                    checked = time.monotonic()
-                    try:
-                        await self._recheck()
-                    except HermaError as error:
-                        if error.kind is not Kind.UNAVAILABLE:
-                            return
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            for part in parts:
+                part.cancel()
+            for outcome in await asyncio.gather(*parts, return_exceptions=True):
+                if isinstance(outcome, Exception):
+                    _log.error("an event stream broke", exc_info=outcome)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _read(
-        self, after: int, queue: asyncio.Queue[bytes | None], opened: asyncio.Future[None]
-    ) -> None:
+    async def _pump(self, send: Send) -> None:
+        """Writes what the authority says, over its restarts, until the asked turn ended."""
+        pause = self._pace.backoff
         while True:
             try:
-                async for item in self._authority.subscribe(
-                    self._caller, self._session_id, after, self._turn_id
-                ):
-                    if not opened.done():
-                        opened.set_result(None)
-                    if item.HasField("event"):
-                        after = item.event.seq
-                    await queue.put(_frame(item))
-                # The authority ends a stream only after the asked turn; else it is stopping.
-                if self._turn_id:
-                    await queue.put(None)
+                async with aclosing(self._subscribe(self._after)) as items:  # type: ignore[type-var]  # a generator
+                    async for item in items:
+                        if item.HasField("event"):
+                            self._after = item.event.seq
+                        pause = self._pace.backoff
+                        await _write(send, frame(item))
+                # Unasked, the authority ends a stream only because it is stopping.
+                if self._ends:
                     return
-            except (Unavailable, DeadlineExceeded):
-                pass
             except HermaError as error:
-                if error.kind in (Kind.CANCELLED, Kind.INTERNAL):
-                    pass
-                else:
-                    await queue.put(None)
-                    raise
-            await asyncio.sleep(_BACKOFF)
+                if error.kind not in _PASSING:
+                    _log.warning("a subscription was refused", reason=error.reason)
+                    return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, self._pace.backoff_most)
+
+    async def _beat(self, send: Send) -> None:
+        while True:
+            await asyncio.sleep(self._pace.heartbeat)
+            await _write(send, b": still here\n\n")
+
+    async def _watch_rights(self) -> None:
+        """Ends when the rights are gone; not when nobody can tell, for then nothing is shown either."""
+        while True:
+            await asyncio.sleep(self._pace.recheck)
+            try:
+                await self._recheck()
+            except HermaError as error:
+                if error.kind in _REVOKED:
+                    return
 
 
-def _frame(item: session_pb2.SubscribeResponse) -> bytes:
+async def _gone(receive: Receive) -> None:
+    """Waits until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def frame(item: session_pb2.SubscribeResponse) -> bytes:
+    """One event or piece of text as it goes over the wire."""
     if item.HasField("delta"):
         delta = item.delta
-        data = {
-            "message_id": delta.message_id,
-            "turn_id": delta.turn_id,
-            "attempt": delta.attempt,
-            "offset": delta.offset,
-            "text": delta.text,
-        }
-        return f"event: message.delta\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+        return _framed(
+            "event: message.delta\n",
+            {
+                "message_id": delta.message_id,
+                "turn_id": delta.turn_id,
+                "attempt": delta.attempt,
+                "offset": delta.offset,
+                "text": delta.text,
+            },
+        )
     event = item.event
-    at = event.at.ToDatetime(UTC).isoformat().replace("+00:00", "Z")
-    data = {
-        "seq": event.seq,
-        "kind": event.kind,
-        "turn_id": event.turn_id,
-        "at": at,
-        **json.loads(event.data),
-    }
-    text = json.dumps(data, ensure_ascii=False)
-    return f"id: {event.seq}\nevent: {event.kind}\ndata: {text}\n\n".encode()
+    return _framed(
+        f"id: {event.seq}\nevent: {event.kind}\n",
+        {
+            **json.loads(event.data or b"{}"),
+            "seq": event.seq,
+            "kind": event.kind,
+            "turn_id": event.turn_id,
+            "at": event.at.ToDatetime(UTC).isoformat().replace("+00:00", "Z"),
+        },
+    )
+
+
+def _framed(head: str, data: Mapping[str, object]) -> bytes:
+    # JSON escapes line ends, so the data is one line.
+    return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Header, Query, Request, Response
 
-from herma.common.errors import InvalidArgument
-from herma.gateway.auth import visitor_of
+from herma.common.errors import CursorOutOfRange, InvalidArgument, NotFound
+from herma.gateway.auth import Visitor, visitor_of
+from herma.gateway.authority import Authority
 from herma.gateway.routes.parts import REFUSALS, Agent, TheAuthority, known_id
-from herma.gateway.sse import EventStream
+from herma.gateway.sse import MEDIA_TYPE, EventStream
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=REFUSALS)
 
 
 @router.get(
     "/{session_id}/events",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    response_class=Response,
+    responses={200: {"content": {MEDIA_TYPE: {}}, "description": "Server-sent events."}},
 )
 async def stream_events(
     session_id: str,
@@ -28,26 +28,45 @@ async def stream_events(
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     turn: Annotated[str, Query(max_length=64)] = "",
     last_event_id: Annotated[str | None, Header(max_length=32)] = None,
-) -> StreamingResponse:
+) -> EventStream:
     """Replays the events after `Last-Event-ID` (else `after`, else all), then follows.
 
     With `turn`, the stream ends after that turn.
     """
-    start = after or 0
-    if last_event_id is not None:
-        if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
-            raise InvalidArgument("no such cursor", fields={"Last-Event-ID": "must be a number"})
-        start = int(last_event_id)
-    stream = EventStream(
-        authority,
-        visitor.caller,
-        known_id(session_id, "session"),
-        known_id(turn, "turn") if turn else "",
-        lambda: visitor_of(request),
-        request.app.state.stopping,
+    start = _cursor(after, last_event_id)
+    session_id = known_id(session_id, "session")
+    turn_id = known_id(turn, "turn") if turn else ""
+    await _check(authority, visitor, session_id, turn_id, start)
+    return EventStream(
+        lambda seq: authority.subscribe(visitor.caller, session_id, seq, turn_id),
+        start,
+        ends=bool(turn_id),
+        recheck=lambda: visitor_of(request),
+        stopping=request.app.state.stopping,
+        pace=request.app.state.pace,
     )
-    return StreamingResponse(
-        await stream.open(start),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+
+
+def _cursor(after: int | None, last_event_id: str | None) -> int:
+    """Where to start.  What browsers send again by themselves wins over the address."""
+    if not last_event_id:
+        return after or 0
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
+        raise InvalidArgument("no such cursor", fields={"Last-Event-ID": "must be a number"})
+    return int(last_event_id)
+
+
+async def _check(
+    authority: Authority, visitor: Visitor, session_id: str, turn_id: str, start: int
+) -> None:
+    """Refuses while a refusal can still be a plain HTTP answer.
+
+    Raises:
+        NotFound: when the session or turn is not the caller's.
+        CursorOutOfRange: for a cursor beyond the newest event.
+    """
+    session = await authority.get_session(visitor.caller, session_id)
+    if turn_id and (await authority.get_turn(visitor.caller, turn_id)).session_id != session_id:
+        raise NotFound("no such turn", reason="TURN_NOT_FOUND")
+    if start > session.last_seq:
+        raise CursorOutOfRange("the cursor lies beyond the newest event")

@@ -10,7 +10,7 @@ from herma.common.errors import InvalidArgument, NotFound
 from herma.common.ids import parse_id
 from herma.gateway.auth import Visitor, visitor_of
 from herma.gateway.authority import Authority
-from herma.gateway.shapes import Problem
+from herma.gateway.bodies import Problem
 
 
 def authority_of(request: Request) -> Authority:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from herma.gateway.bodies import TurnBody
 from herma.gateway.routes.parts import REFUSALS, Agent, TheAuthority, known_id
-from herma.gateway.shapes import TurnBody, turn_body
+from herma.gateway.wire import turn_body
 
 router = APIRouter(prefix="/v1/turns", tags=["turns"], responses=REFUSALS)
 

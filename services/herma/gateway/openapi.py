@@ -1,0 +1,53 @@
+"""The OpenAPI document, told the truth about refusals and keys.
+
+FastAPI documents refusals as `application/json` and its own 422; ours are problem documents, and
+malformed requests answer 400.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from herma.common.problem import PROBLEM_MEDIA_TYPE
+
+_SCHEME = "ApiKey"
+
+
+def install(app: FastAPI) -> None:
+    """Makes `app` serve the corrected document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _corrected(
+                get_openapi(
+                    title=app.title,
+                    version=app.version,
+                    description=app.description,
+                    routes=app.routes,
+                )
+            )
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this way to extend it
+
+
+def _corrected(document: dict[str, Any]) -> dict[str, Any]:
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["security"] = [{_SCHEME: []}]
+            responses = operation["responses"]
+            responses.pop("422", None)
+            for status, response in responses.items():
+                content = response.get("content", {})
+                if status >= "400" and "application/json" in content:
+                    content[PROBLEM_MEDIA_TYPE] = content.pop("application/json")
+    components = document["components"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(name, None)
+    components["securitySchemes"] = {
+        _SCHEME: {"type": "http", "scheme": "bearer", "description": "An API key."}
+    }
+    return document
