@@ -60,7 +60,13 @@ async def serve(settings: RunnerSettings, lifecycle: Lifecycle) -> None:
             new_id=UuidV7Factory(),
             slots=settings.runner_slots,
         )
-        _log.info("serving", port=server.port, provider=provider.name, model=provider.model)
+        _log.info(
+            "serving",
+            port=server.port,
+            provider=provider.name,
+            model=provider.model,
+            runner_id=runner.id,
+        )
         await runner.run(lifecycle, max(0.0, settings.drain_seconds - 5))
         await server.refuse()
         await server.stop(0.5)

@@ -57,7 +57,7 @@ class Runner:
         self._clock = clock
         self._new_id = new_id
         self._slots = asyncio.Semaphore(slots)
-        self._id = str(new_id())
+        self.id = str(new_id())
         self._draining = asyncio.Event()
         self._keepers: dict[str, tuple[int, LeaseKeeper]] = {}
         self._attempts: set[asyncio.Task[None]] = set()
@@ -101,7 +101,7 @@ class Runner:
         request_id = str(self._new_id())
         while True:
             try:
-                lease = await self._authority.claim(request_id, self._id, _CLAIM_WAIT)
+                lease = await self._authority.claim(request_id, self.id, _CLAIM_WAIT)
             except HermaError as error:
                 _log.warning("no claim", reason=error.reason)
                 await asyncio.sleep(0.2)
@@ -203,7 +203,7 @@ class Runner:
     async def _watch_signals(self) -> None:
         while True:
             try:
-                async for signal in self._authority.watch_signals(self._id):
+                async for signal in self._authority.watch_signals(self.id):
                     epoch, keeper = self._keepers.get(signal.turn_id, (0, None))
                     if keeper is not None and epoch == signal.epoch:
                         keeper.interrupted.set()

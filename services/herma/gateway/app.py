@@ -59,27 +59,31 @@ class _Server(uvicorn.Server):
         yield
 
 
+def http_server(app: FastAPI, listen: str) -> uvicorn.Server:
+    """What serves `app` on `host:port`; port 0 for any."""
+    host, _, port = listen.rpartition(":")
+    return _Server(
+        uvicorn.Config(
+            app,
+            host=host.strip("[]"),
+            port=int(port),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+            server_header=False,
+            h11_max_incomplete_event_size=32 * 1024,
+        )
+    )
+
+
 async def serve(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
     """Serves until asked to stop."""
     pairs = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     stopping = asyncio.Event()
-    host, _, port = settings.http_listen.rpartition(":")
-    async with Peer(
-        "session-authority", settings.authority_address, ServiceIdentity(NAME, ServiceKeys(pairs))
-    ) as peer:
-        server = _Server(
-            uvicorn.Config(
-                build_app(Authority(peer), stopping),
-                host=host.strip("[]"),
-                port=int(port),
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=5,
-                server_header=False,
-                h11_max_incomplete_event_size=32 * 1024,
-            )
-        )
+    identity = ServiceIdentity(NAME, ServiceKeys(pairs))
+    async with Peer("session-authority", settings.authority_address, identity) as peer:
+        server = http_server(build_app(Authority(peer), stopping), settings.http_listen)
         serving = asyncio.create_task(server.serve())
         stop = asyncio.create_task(lifecycle.stopping())
         _log.info("serving", http=settings.http_listen)

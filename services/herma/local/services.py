@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import grpc
@@ -165,7 +166,7 @@ class Fleet:
                         "HERMA_HTTP_LISTEN": address,
                         "HERMA_AUTHORITY_ADDRESS": self._plan.authority_address,
                     },
-                    lambda address=address: http_serves(f"http://{address}/readyz"),
+                    partial(http_serves, f"http://{address}/readyz"),
                     number if len(self._plan.gateways) > 1 else None,
                 )
             )

@@ -88,7 +88,7 @@ class Child:
 
     async def _keep(self, on_change: Callable[[], None]) -> None:
         pause = 0.0
-        while not self.stopping:
+        while True:
             began = time.monotonic()
             try:
                 code = await self._run(on_change)

@@ -1,0 +1,57 @@
+"""What the gateway tells about itself."""
+
+from __future__ import annotations
+
+import httpx
+from tests.component.gateway.wire_authority import WireAuthority
+
+
+async def test_the_openapi_document_describes_every_answer(anonymous: httpx.AsyncClient) -> None:
+    document = (await anonymous.get("/openapi.json")).json()
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    operations = [
+        (f"{method} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    assert {name for name, _ in operations} == {
+        "post /v1/sessions",
+        "get /v1/sessions",
+        "get /v1/sessions/{session_id}",
+        "post /v1/sessions/{session_id}/messages",
+        "get /v1/sessions/{session_id}/messages",
+        "get /v1/sessions/{session_id}/events",
+        "get /v1/turns/{turn_id}",
+        "post /v1/turns/{turn_id}/interrupt",
+        "post /v1/keys",
+        "get /v1/keys",
+        "delete /v1/keys/{key_id}",
+        "post /v1/tenants",
+    }
+    for name, operation in operations:
+        assert operation["security"], name
+        for status, response in operation["responses"].items():
+            assert status != "422", name
+            kind = "application/problem+json" if status >= "400" else None
+            assert kind is None or list(response["content"]) == [kind], (name, status)
+            assert response["content"], (name, status)
+
+
+async def test_readiness_follows_the_authority(
+    anonymous: httpx.AsyncClient, authority: WireAuthority
+) -> None:
+    assert (await anonymous.get("/readyz")).status_code == 200
+    assert authority.server is not None
+    await authority.server.refuse()
+    assert (await anonymous.get("/readyz")).status_code == 503
+    await authority.stop()
+    assert (await anonymous.get("/readyz")).status_code == 503
+    assert (await anonymous.get("/healthz")).status_code == 200
+    await authority.start()
+    assert (await anonymous.get("/readyz")).status_code == 200
+
+
+async def test_metrics_are_prometheus_text(anonymous: httpx.AsyncClient) -> None:
+    answer = await anonymous.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert "python_info" in answer.text
