@@ -36,6 +36,8 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # `ServerSpans` makes the spans; FastAPI's own repeat them, and its logs quote what was sent.
+        telemetry={"tracing": False, "operation_spans": False, "logs": False, "auto_configure": False},
     )
     app.state.authority = authority
     app.state.doorkeeper = Doorkeeper(authority)

@@ -3,8 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+
+def _storable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        # JSON's `\ud800` alone: half of a character.
+        raise ValueError("must be Unicode text, without lone surrogates") from error
+    return text
+
+
+def _within_reach(moment: datetime) -> datetime:
+    # The years at both ends leave the calendar in some time zone.
+    if not 1970 < moment.year < 9999:
+        raise ValueError("must be a time of the years 1971 to 9998")
+    return moment
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Moment = Annotated[AwareDatetime, AfterValidator(_within_reach)]
 
 
 class _Request(BaseModel):
@@ -14,30 +35,30 @@ class _Request(BaseModel):
 class NewSession(_Request):
     """Makes a session."""
 
-    profile: str = Field("", max_length=200)
-    key: str = Field("", max_length=200)
-    title: str = Field("", max_length=200)
+    profile: Text = Field("", max_length=200)
+    key: Text = Field("", max_length=200)
+    title: Text = Field("", max_length=200)
 
 
 class NewMessage(_Request):
     """Says something."""
 
-    content: str
-    mode: str = "queue"
+    content: Text
+    mode: Text = "queue"
 
 
 class NewTenant(_Request):
     """Makes a tenant."""
 
-    name: str
+    name: Text
 
 
 class NewKey(_Request):
     """Makes a key."""
 
-    name: str = Field("", max_length=200)
-    scopes: list[str] = Field(default_factory=list, max_length=10)
-    expires_at: datetime | None = None
+    name: Text = Field("", max_length=200)
+    scopes: list[Text] = Field(default_factory=list, max_length=10)
+    expires_at: Moment | None = None
 
 
 class FieldProblem(BaseModel):

@@ -187,5 +187,6 @@ def frame(item: session_pb2.SubscribeResponse) -> bytes:
 
 
 def _framed(head: str, data: Mapping[str, object]) -> bytes:
-    # JSON escapes line ends, so the data is one line.
-    return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+    # JSON escapes line ends, so the data is one line; half a character is escaped again as JSON does.
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return head.encode() + b"data: " + text + b"\n\n"

@@ -61,7 +61,8 @@ async def test_a_refused_client_that_writes_first_and_reads_later_still_gets_the
 async def test_a_client_that_expects_leave_is_refused_before_it_sends(gateway: Gateway) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))
     writer.write(
-        b"POST /v1/sessions HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\nExpect: 100-continue\r\n\r\n"
+        b"POST /v1/sessions HTTP/1.1\r\nHost: h\r\nContent-Length: 9999999\r\n"
+        b"Expect: 100-continue\r\n\r\n"
     )
     async with asyncio.timeout(1):
         answer = await reader.read()
@@ -92,6 +93,17 @@ async def test_a_malformed_body_is_named_as_such(
     path = f"/v1/sessions/{authority.session_id}/messages"
     answer = await client.post(path, content=body, headers=_JSON)
     _problem(answer, 413 if reason == "BODY_TOO_LARGE" else 400, reason)
+    assert authority.requests == []
+
+
+@pytest.mark.parametrize(
+    "moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2027-01-01T00:00:00", "soon"]
+)
+async def test_a_key_cannot_expire_outside_of_time(
+    client: httpx.AsyncClient, authority: WireAuthority, moment: str
+) -> None:
+    answer = await client.post("/v1/keys", json={"expires_at": moment})
+    assert _problem(answer, 400, "INVALID_ARGUMENT")["errors"]
     assert authority.requests == []
 
 

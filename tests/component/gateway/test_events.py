@@ -35,7 +35,7 @@ def path_of(authority: WireAuthority) -> str:
 async def test_events_carry_their_number_and_streamed_text_carries_none(
     client: httpx.AsyncClient, authority: WireAuthority
 ) -> None:
-    authority.add_event("turn.queued", content="a\nb\u2028c", seq=99)
+    authority.add_event("turn.queued", content="a\nb\u2028c\ud800", seq=99)
     authority.add_delta("zwei\nZeilen\r\n")
     authority.add_event("turn.ended", state="completed")
     async with client.stream("GET", f"{path_of(authority)}?turn={authority.turn_id}") as answer:
@@ -50,7 +50,7 @@ async def test_events_carry_their_number_and_streamed_text_carries_none(
         "kind": "turn.queued",
         "turn_id": authority.turn_id,
         "at": "2026-01-02T03:04:05.678000Z",
-        "content": "a\nb\u2028c",
+        "content": "a\nb\u2028c\ud800",
     }
     assert delta.startswith("event: message.delta\ndata: ")
     assert json.loads(delta.partition("data: ")[2]) == {

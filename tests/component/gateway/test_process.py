@@ -49,6 +49,7 @@ async def test_a_trace_starts_here_and_sigterm_ends_streams_and_process(
             )
             assert answer.status_code == 202
             async with client.stream("GET", f"{path}/events") as stream:
+                assert "http_server_request_duration_seconds_count" in (await client.get("/metrics")).text
                 process.send_signal(signal.SIGTERM)
                 async with asyncio.timeout(5):
                     await stream.aread()

@@ -41,7 +41,7 @@ async def test_the_idempotency_key_reaches_the_authority(
     assert authority.requests[0].idempotency_key == "once / 1"
 
 
-@pytest.mark.parametrize("key", ["", "  ", "x" * 256, "a\tb"])
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\tb"])
 async def test_an_unusable_idempotency_key_is_refused(
     client: httpx.AsyncClient, authority: WireAuthority, key: str
 ) -> None:
