@@ -21,7 +21,9 @@ from tests.support.waiting import eventually
 @pytest.fixture(scope="module")
 def platform(model: ScriptedModelServer, backend: str) -> Iterator[TestPlatform]:
     model.on(
-        "SLOW", calls(("terminal", {"command": "sleep 5; echo run >> runs.txt; cat runs.txt"})), echo_results()
+        "SLOW",
+        calls(("terminal", {"command": "sleep 5; echo run >> runs.txt; cat runs.txt"})),
+        echo_results(),
     )
     model.on(
         "STEPS",
@@ -31,9 +33,7 @@ def platform(model: ScriptedModelServer, backend: str) -> Iterator[TestPlatform]
         echo_results(),
     )
     model.on("KEEP", calls(("write_file", {"path": "kept.txt", "content": "kept\n"})), text("written"))
-    model.on(
-        "LOSE", calls(("terminal", {"command": "echo begun > begun.txt; sleep 60"})), echo_results()
-    )
+    model.on("LOSE", calls(("terminal", {"command": "echo begun > begun.txt; sleep 60"})), echo_results())
     model.on("LOOK", calls(("terminal", {"command": "cat kept.txt begun.txt"})), echo_results())
     model.on("PLAIN", text("plain answer", per_chunk=0.02))
     yield from platform_for(model, backend, "--runners", "2")
@@ -48,7 +48,9 @@ async def wait_running(client: Client, turn_id: str) -> None:
 
 def holder(platform: TestPlatform, turn_id: str) -> str:
     """The runner that has the turn: the one whose log does not know its end and whose claim is newest."""
-    turn_span = platform.sql("authority", f"SELECT runner_id FROM authority.leases WHERE turn_id = '{turn_id}'")
+    turn_span = platform.sql(
+        "authority", f"SELECT runner_id FROM authority.leases WHERE turn_id = '{turn_id}'"
+    )
     assert turn_span
     for name in ("agent-runner-1", "agent-runner-2"):
         log = (platform.data / "logs" / f"{name}.log").read_text("utf-8", "replace")
@@ -124,9 +126,7 @@ async def test_a_stopped_runner_writes_and_starts_nothing_after_its_lease(platfo
 @pytest.mark.parametrize(
     "name", ["session-authority", "tool-sandbox", "gateway", "memory", "postgres", "tool-sandbox-broker"]
 )
-async def test_killed_services_lose_no_admitted_turn(
-    platform: TestPlatform, name: str
-) -> None:
+async def test_killed_services_lose_no_admitted_turn(platform: TestPlatform, name: str) -> None:
     if name == "tool-sandbox-broker" and platform.backend == "local":
         pytest.skip("the broker of `local` takes its sandboxes with it")
     async with platform.client() as client:

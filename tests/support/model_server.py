@@ -62,7 +62,9 @@ class Reply:
     number: int
     _started: bool = field(default=False)
 
-    async def status(self, status: int, error: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+    async def status(
+        self, status: int, error: dict[str, Any], headers: dict[str, str] | None = None
+    ) -> None:
         """A plain error in OpenAI's shape."""
         body = json.dumps({"error": error}).encode()
         extra = [(k.encode(), v.encode()) for k, v in (headers or {}).items()]
@@ -180,9 +182,7 @@ def calls(*wanted: tuple[str, dict[str, Any] | str], ids: list[str] | None = Non
             )
             half = len(raw) // 2
             for part in (raw[:half], raw[half:]):
-                await reply.chunk(
-                    {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
-                )
+                await reply.chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
         await reply.end("tool_calls", 5)
 
     return step
@@ -272,7 +272,13 @@ class ScriptedModelServer:
 
     def __enter__(self) -> ScriptedModelServer:
         config = uvicorn.Config(
-            self._app, host="127.0.0.1", port=0, log_config=None, lifespan="off", access_log=False
+            self._app,
+            host="127.0.0.1",
+            port=0,
+            interface="asgi3",
+            log_config=None,
+            lifespan="off",
+            access_log=False,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

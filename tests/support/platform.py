@@ -48,7 +48,9 @@ class TestPlatform:
         }
         self.backend = backend
 
-    def herma(self, *arguments: str, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
+    def herma(
+        self, *arguments: str, check: bool = True, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
         """Runs the command line against this platform."""
         done = subprocess.run(
             [sys.executable, "-m", "herma.cli", *arguments],
@@ -118,7 +120,9 @@ class TestPlatform:
 
     def container_of(self, session_id: str) -> str:
         """The Docker container of a session: the one whose workspace it uses."""
-        records = self.sql("sandbox", f"SELECT id FROM sandbox.sandboxes WHERE session_id = '{session_id}'")
+        records = self.sql(
+            "sandbox", f"SELECT id FROM sandbox.sandboxes WHERE session_id = '{session_id}'"
+        )
         return f"herma-{self.installation}-{records[0][0]}"
 
     def sql(self, _schema: str, query: str) -> list[tuple[Any, ...]]:
@@ -155,9 +159,7 @@ def remove_objects(installation: str) -> None:
         check=False,
     )
     if listed.stdout.split():
-        subprocess.run(
-            ["docker", "rm", "-f", *listed.stdout.split()], capture_output=True, check=False
-        )
+        subprocess.run(["docker", "rm", "-f", *listed.stdout.split()], capture_output=True, check=False)
     volumes = subprocess.run(
         ["docker", "volume", "ls", "-q", "--filter", f"name=herma-{installation}-ws-"],
         capture_output=True,

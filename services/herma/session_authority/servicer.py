@@ -231,6 +231,7 @@ def _to_token(text: str) -> str:
 
 def _from_token(token: str) -> str:
     try:
-        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        padded = token + "=" * (-len(token) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
         raise InvalidArgument("no such page", fields={"page_token": "is not valid"}) from error
