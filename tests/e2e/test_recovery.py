@@ -136,7 +136,8 @@ async def test_killed_services_lose_no_admitted_turn(platform: TestPlatform, nam
         old = platform.kill(name)
         late = await client.submit(sessions[0], "PLAIN please")
         for entry in [*admitted, late]:
-            assert (await client.ended(entry["turn_id"], 90))["state"] == "completed"
+            turn = await client.ended(entry["turn_id"], 90)
+            assert turn["state"] == "completed", f"{turn}\n{platform.logs()}"
         assert platform.pid(name) != old
         for session in sessions:
             answers = [m["content"] for m in await client.transcript(session) if m["role"] == "assistant"]

@@ -9,9 +9,12 @@ from herma.agent_runner import wire
 from herma.agent_runner.authority import Authority
 from herma.agent_runner.lease_keeper import LeaseKeeper
 from herma.api.lease.v1 import lease_pb2
-from herma.common.errors import DeadlineExceeded, LeaseLost, Unauthenticated, Unavailable
+from herma.common.errors import HermaError, Kind, LeaseLost, Unauthenticated
 
 _ATTEMPT_SECONDS = 5.0
+_PAUSE_SECONDS = 0.1
+# All but a deterministic refusal is tried again while the lease lives.
+_PASSING = frozenset({Kind.UNAVAILABLE, Kind.DEADLINE, Kind.CANCELLED, Kind.INTERNAL})
 
 
 class Journal:
@@ -39,11 +42,14 @@ class Journal:
                     response = await self._authority.append(
                         self._keeper.turn_token, request, _ATTEMPT_SECONDS
                     )
-                except (Unavailable, DeadlineExceeded):
-                    continue
                 except (LeaseLost, Unauthenticated) as error:
                     self._keeper.give_up()
                     raise LeaseLost() from error
+                except HermaError as error:
+                    if error.kind not in _PASSING:
+                        raise
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
                 self._last_step += 1
                 if response.interrupt_requested:
                     self._keeper.interrupted.set()

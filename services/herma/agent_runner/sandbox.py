@@ -11,7 +11,7 @@ from typing import Any
 
 from herma.agent_runner.domain.tool import CommandOutcome, FileContent
 from herma.api.sandbox.v1 import sandbox_pb2, sandbox_pb2_grpc
-from herma.common.errors import Internal, SandboxUnavailable, Unavailable
+from herma.common.errors import DeadlineExceeded, Internal, SandboxUnavailable, Unavailable
 from herma.common.rpc import Peer
 
 _CHUNK = 256 * 1024
@@ -38,12 +38,12 @@ class SandboxClient:
                 response = await self._peer.call(
                     self._stub.Acquire,
                     sandbox_pb2.AcquireRequest(),
-                    timeout=60,
+                    timeout=30,
                     turn_token=token(),
                     retry=True,
                 )
                 return SessionWorkspace(self._peer, self._stub, token, response.instance)
-            except Unavailable as error:
+            except (Unavailable, DeadlineExceeded) as error:
                 if time.monotonic() >= until:
                     raise SandboxUnavailable(error.message) from error
                 await asyncio.sleep(min(error.retry_after or 0.5, 5.0))
@@ -88,7 +88,7 @@ class SessionWorkspace:
                 if outcome is None:
                     raise Internal("a command was started and never seen")
                 return outcome
-            except Unavailable as error:
+            except (Unavailable, DeadlineExceeded) as error:
                 if time.monotonic() >= until:
                     raise SandboxUnavailable(error.message) from error
                 attach = True

@@ -23,7 +23,7 @@ from herma.agent_runner.domain.tool import ToolRegistry
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
 from herma.agent_runner.model_step import Answered, ModelStep
-from herma.common.errors import HermaError, LeaseLost, Unavailable
+from herma.common.errors import DeadlineExceeded, HermaError, LeaseLost, Unavailable
 from herma.common.logs import logger
 
 _log = logger(__name__)
@@ -181,7 +181,7 @@ def _failure(error: HermaError | BaseExceptionGroup[BaseException]) -> End:
         if isinstance(leaf, LeaseLost):
             raise leaf
     for leaf in errors:
-        if isinstance(leaf, Unavailable):
+        if isinstance(leaf, (Unavailable, DeadlineExceeded)):
             return End("failed", "sandbox_unavailable", "The sandbox could not be reached.")
     known = [leaf for leaf in errors if isinstance(leaf, HermaError)]
     if len(known) == len(errors):

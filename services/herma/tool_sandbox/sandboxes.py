@@ -157,12 +157,13 @@ class Sandboxes:
             if found is None:
                 found = await self._engine.create(sandbox_id, str(record.workspace_id))
             live = await self._greet(record, link, found, secret, replaced)
+            if live.instance != record.instance:
+                await self._store.set_instance(record, live.instance)
+            return live
         except BaseException:
+            # A link that is left open would keep sandboxd from dialling the next one.
             await link.close()
             raise
-        if live.instance != record.instance:
-            await self._store.set_instance(record, live.instance)
-        return live
 
     async def _greet(
         self,

@@ -38,6 +38,8 @@ _AWAY = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    # What a connection says that died in the middle of a statement.
+    asyncpg.InternalClientError,
 )
 
 
@@ -66,6 +68,8 @@ class Database:
             reset=_keep,
             init=_use_json,
             timeout=5.0,
+            # A server that died in mid-statement may leave a connection that never says so.
+            command_timeout=10.0,
         )
 
     async def close(self) -> None:
