@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test test-long check fmt protos protos-check images lock
+.PHONY: help setup up down test test-long check fmt docs protos protos-check images lock
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -38,10 +38,14 @@ check: setup protos-check ## Formatting, lint, types, layers, protos.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/generate_docs.py --check
 
 fmt: setup ## Format the code.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup ## Regenerate the generated documents.
+	$(BIN)/python scripts/generate_docs.py
 
 protos: setup ## Regenerate the gRPC stubs.
 	scripts/generate_protos.sh
