@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -22,11 +22,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if REQUIRED and report.skipped and "docker" in item.keywords:
+        report.outcome = "failed"
+        report.longrepr = "HERMA_REQUIRE_DOCKER is set: a test that needs an engine must not be skipped"
+    return report
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
-        terminalreporter.write_line(f"left out: {len(skipped)} tests that need a Docker engine")
+        terminalreporter.section("left out")
+        for report in skipped:
+            terminalreporter.write_line(report.nodeid)
 
 
 @pytest.fixture(scope="module")
