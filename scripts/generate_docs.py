@@ -32,8 +32,8 @@ HEAD = """\
 # Configuration
 
 Environment variables, generated from the code by `make docs`. `herma up` sets what its services need
-and passes on what you set of the rest. The command line finds the platform by `HERMA_URL` and `HERMA_API_KEY`,
-else by the data folder.
+and passes on what you set of the rest. The command line finds the platform by `HERMA_URL` and
+`HERMA_API_KEY`, else by the data folder.
 """
 
 

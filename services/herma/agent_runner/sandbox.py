@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 
 from herma.agent_runner.domain.tool import CommandOutcome, FileContent
 from herma.api.sandbox.v1 import sandbox_pb2, sandbox_pb2_grpc
 from herma.common.errors import DeadlineExceeded, Internal, SandboxUnavailable, Unavailable
 from herma.common.rpc import Peer
+
+_Result = TypeVar("_Result")
 
 _CHUNK = 256 * 1024
 # How long tool-sandbox or the engine may be away before a turn is told so.
@@ -117,6 +119,24 @@ class SessionWorkspace:
 
     async def read_file(self, path: bytes, offset: int, limit: int) -> FileContent:
         """See `domain.tool.Workspace`."""
+        return await self._patiently(lambda: self._read_file(path, offset, limit))
+
+    async def write_file(self, call_id: str, path: bytes, content: bytes) -> bool:
+        """See `domain.tool.Workspace`."""
+        return await self._patiently(lambda: self._write_file(call_id, path, content))
+
+    async def _patiently(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Repeats what is harmless to repeat while tool-sandbox or the engine is away."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await work()
+            except (Unavailable, DeadlineExceeded) as error:
+                if time.monotonic() >= until:
+                    raise SandboxUnavailable(error.message) from error
+                await asyncio.sleep(min(error.retry_after or 0.2, 2.0))
+
+    async def _read_file(self, path: bytes, offset: int, limit: int) -> FileContent:
         size, parts = 0, []
         async for part in self._peer.stream(
             self._stub.ReadFile,
@@ -130,9 +150,7 @@ class SessionWorkspace:
                 parts.append(part.chunk)
         return FileContent(b"".join(parts)[:limit], size)
 
-    async def write_file(self, call_id: str, path: bytes, content: bytes) -> bool:
-        """See `domain.tool.Workspace`."""
-
+    async def _write_file(self, call_id: str, path: bytes, content: bytes) -> bool:
         async def parts() -> AsyncIterator[sandbox_pb2.WriteFileRequest]:
             yield sandbox_pb2.WriteFileRequest(
                 header=sandbox_pb2.WriteFileHeader(

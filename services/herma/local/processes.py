@@ -29,6 +29,17 @@ def free_port() -> int:
         return port
 
 
+def is_free(port: int) -> bool:
+    """Whether a port of the loopback address can be listened on now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def start_time(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None when there is none.
 

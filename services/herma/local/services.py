@@ -14,8 +14,9 @@ import grpc
 import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from herma.common.errors import AlreadyExists
 from herma.local.installation import Installation
-from herma.local.processes import free_port
+from herma.local.processes import free_port, is_free
 from herma.local.supervisor import Program, base_environment
 
 # Passed on as they are; everything else that a service needs is set here.
@@ -227,7 +228,15 @@ def make_plan(
     runners: int,
     gateways: int,
 ) -> Plan:
-    """Gives out addresses."""
+    """Gives out addresses.
+
+    Raises:
+        AlreadyExists: when the HTTP port is taken.
+    """
+    if http_port and not is_free(http_port):
+        raise AlreadyExists(
+            f"port {http_port} is in use; set HERMA_HTTP_PORT to another, or to 0 for any"
+        )
     first = http_port or free_port()
     return Plan(
         backend=backend,
