@@ -39,7 +39,7 @@ class TestPlatform:
     def __init__(self, backend: str, environment: dict[str, str] | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="herma-test-")
         self.data = Path(self._folder.name)
-        self._environment = {
+        self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("HERMA_", "OPENAI_"))},
             "HERMA_DATA_DIR": str(self.data),
             "HERMA_HTTP_PORT": "0",
@@ -54,7 +54,7 @@ class TestPlatform:
         """Runs the command line against this platform."""
         done = subprocess.run(
             [sys.executable, "-m", "herma.cli", *arguments],
-            env=self._environment,
+            env=self.environment,
             cwd=_ROOT,
             capture_output=True,
             text=True,
@@ -73,10 +73,12 @@ class TestPlatform:
     def close(self) -> None:
         """Stops it and removes what it left: its folder, its containers and volumes."""
         self.herma("down", check=False)
-        installation = json.loads((self.data / "secrets.json").read_text())["id"]
-        if self.backend == "docker":
-            remove_objects(installation)
-        shutil.rmtree(Path(tempfile.gettempdir()) / f"herma-{installation}", ignore_errors=True)
+        secrets = self.data / "secrets.json"
+        if secrets.exists():
+            installation = json.loads(secrets.read_text())["id"]
+            if self.backend == "docker":
+                remove_objects(installation)
+            shutil.rmtree(Path(tempfile.gettempdir()) / f"herma-{installation}", ignore_errors=True)
         self._folder.cleanup()
 
     @property

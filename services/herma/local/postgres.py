@@ -151,4 +151,12 @@ def _binaries() -> Path:
 def _as_somebody() -> list[str]:
     if os.getuid() != 0:
         return []
-    return ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    prefix = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    try:
+        subprocess.run([*prefix, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise DatabaseRefused(
+            "PostgreSQL does not run as root, and this machine has no user namespaces to run it in: "
+            "start Herma as another user, or set HERMA_DATABASE_URL"
+        ) from error
+    return prefix
