@@ -105,6 +105,9 @@ class Platform:
         self._ready = False
         self._file.remove()
         await self._supervisor.drain()
+        if self.backend == "docker":
+            # Nobody speaks to them any more; the workspaces, volumes, stay.
+            await asyncio.to_thread(remove_containers, self._installation.id)
 
     async def _start_database(self) -> str:
         if self._settings.database_url is not None:
@@ -195,6 +198,19 @@ LOCAL_WARNING = (
     "WARNING: no isolation. The sandbox backend is `local`: tools run as plain processes of this user. "
     "Use it for trusted development only; start a Docker engine for real sandboxes."
 )
+
+
+def remove_containers(installation: str) -> None:
+    """Removes the containers of one installation; best effort, the next start sweeps too."""
+    try:
+        client = docker.from_env(timeout=20)
+        for container in client.containers.list(
+            all=True, ignore_removed=True, filters={"label": f"herma.deployment={installation}"}
+        ):
+            container.remove(force=True)
+    except (docker.errors.DockerException, requests.RequestException, OSError):
+        return
+    client.close()
 
 
 def docker_problem(image: str) -> str:
