@@ -95,6 +95,12 @@ def platform(model: ScriptedModelServer, backend: str, receiver: OtlpReceiver) -
         ),
         echo_results(),
     )
+    model.on(
+        "LEAVE",
+        run("sleep 4321 >/dev/null 2>&1 & setsid sleep 4321 >/dev/null 2>&1 & echo left"),
+        text("ok"),
+    )
+    model.on("REMAINS", run("pgrep -fc '^sleep 4321'; true"), echo_results())
     model.on("HANG", hang(30))
     model.on("SLEEP", run("sleep 300"), echo_results())
     model.on("STREAM", text("one two three four five six seven eight", per_chunk=0.1))
@@ -424,6 +430,13 @@ async def test_results_follow_the_order_of_the_calls(platform: TestPlatform) -> 
             if event["event"] == "turn.ended":
                 break
         assert "second" in completed[0]
+
+
+async def test_what_a_turn_left_running_is_gone_in_the_next(platform: TestPlatform) -> None:
+    async with platform.client() as client:
+        session = await client.session()
+        assert await client.answer(session, "LEAVE") == "ok"
+        assert (await client.answer(session, "REMAINS")).split() == ["[exit", "code", "0]", "0"]
 
 
 @pytest.mark.parametrize("word", ["HANG", "SLEEP"])

@@ -90,6 +90,8 @@ class Sandboxes:
         self._isolates = isolates
         self._now = now
         self._slots: dict[UUID, _Slot] = {}
+        # Sandboxes that an earlier process left and nobody has used since: when they were first seen.
+        self._inherited: dict[str, float] = {}
 
     async def acquire(self, identity: TurnIdentity) -> LiveSandbox:
         """The session's sandbox, ready, its fence at the token's epoch.
@@ -110,8 +112,20 @@ class Sandboxes:
                 slot.live = live = None
             if live is None:
                 slot.live = live = await self._bring_up(record)
+            if record.settled_turn_id != identity.turn_id:
+                await self._settle(live, record, identity)
             live.used_at = self._now()
             return live
+
+    async def _settle(self, live: LiveSandbox, record: SandboxRecord, identity: TurnIdentity) -> None:
+        """Kills what older turns left running, before anything of this turn is started."""
+        try:
+            await live.stub.EndTurn(
+                sandboxd_pb2.EndTurnRequest(epoch=identity.epoch), metadata=live.metadata, timeout=10
+            )
+        except grpc.aio.AioRpcError as error:
+            raise SandboxUnavailable("the sandbox does not answer", retry_after=0.5) from error
+        await self._store.settle(record, identity.turn_id)
 
     @asynccontextmanager
     async def use(self, identity: TurnIdentity, instance: str) -> AsyncIterator[LiveSandbox]:
@@ -219,7 +233,25 @@ class Sandboxes:
                     slot.live = None
                     await self._engine.remove(str(live.record.id))
                     reaped += 1
+        return reaped + await self._reap_inherited(idle_seconds)
+
+    async def _reap_inherited(self, idle_seconds: float) -> int:
+        left = {found.sandbox_id for found in await self._engine.objects()} - self._in_use()
+        self._inherited = {
+            sandbox_id: self._inherited.get(sandbox_id, self._now()) for sandbox_id in left
+        }
+        reaped = 0
+        for sandbox_id, seen in list(self._inherited.items()):
+            if self._now() - seen < idle_seconds or sandbox_id in self._in_use():
+                continue
+            if any(slot.lock.locked() for slot in self._slots.values()):
+                break  # it may be on its way into use; the next round looks again
+            await self._engine.remove(sandbox_id)
+            reaped += 1
         return reaped
+
+    def _in_use(self) -> set[str]:
+        return {str(slot.live.record.id) for slot in self._slots.values() if slot.live is not None}
 
     async def tend(self, idle_seconds: float, every: float) -> None:
         """Sweeps and reaps until cancelled."""

@@ -32,7 +32,8 @@ class SandboxStore:
                 VALUES ($1, $2, $3, $4, $5, $6)
                 ON CONFLICT (tenant_id, session_id) DO UPDATE SET epoch = excluded.epoch
                     WHERE sandboxes.epoch <= excluded.epoch
-                RETURNING id, tenant_id, session_id, workspace_id, epoch, secret, instance
+                RETURNING id, tenant_id, session_id, workspace_id, epoch, secret, instance,
+                    settled_turn_id
                 """,
                 identity.tenant_id,
                 identity.session_id,
@@ -55,6 +56,19 @@ class SandboxStore:
                 record.tenant_id,
                 record.session_id,
                 instance,
+            )
+
+    async def settle(self, record: SandboxRecord, turn_id: UUID) -> None:
+        """Remembers that nothing of an older turn runs any more."""
+        async with self._database.transaction(record.tenant_id) as connection:
+            await connection.execute(
+                """
+                UPDATE sandbox.sandboxes SET settled_turn_id = $3
+                WHERE tenant_id = $1 AND session_id = $2
+                """,
+                record.tenant_id,
+                record.session_id,
+                turn_id,
             )
 
     async def renew_secret(self, record: SandboxRecord) -> str:

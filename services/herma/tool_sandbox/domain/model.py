@@ -34,6 +34,8 @@ class SandboxRecord:
     secret: str
     # Of the sandboxd that was last spoken to; empty before.
     instance: str
+    # The turn for which what older turns left running was killed.
+    settled_turn_id: UUID | None
 
 
 class Engine(Protocol):

@@ -9,6 +9,8 @@ CREATE TABLE sandboxes (
     epoch bigint NOT NULL,
     secret text NOT NULL,
     instance text NOT NULL DEFAULT '',
+    -- The turn for which what older turns left running was killed.
+    settled_turn_id uuid,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, session_id),
     UNIQUE (tenant_id, id)
