@@ -73,13 +73,18 @@ async def end_turn(
             },
         },
     )
-    await session.connection.execute(
-        "DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3",
+    leased = await session.connection.fetchval(
+        """
+        DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3
+        RETURNING true
+        """,
         session.tenant_id,
         session.id,
         turn_id,
     )
-    session.raise_epoch()
+    if leased:
+        # Not for an unleased turn: that would fence out the runner of the session's running one.
+        session.raise_epoch()
 
 
 async def discard_open_message(session: LockedSession, turn_id: UUID, reason: str) -> None:

@@ -160,16 +160,18 @@ class IdentityStore:
 
         Raises:
             PermissionDenied: for more scopes than the caller's key holds.
-            NotFound: when the caller's key is gone.
+            NotFound: when the caller's key is gone or not the caller's.
         """
         key = mint_key()
         async with self._database.transaction(caller.tenant_id) as connection:
             maker = await connection.fetchrow(
                 """
                 SELECT scopes, expires_at FROM authority.api_keys
-                WHERE tenant_id = $1 AND id = $2 AND revoked_at IS NULL
+                WHERE tenant_id = $1 AND principal_id = $2 AND id = $3 AND revoked_at IS NULL
+                  AND (expires_at IS NULL OR expires_at > now())
                 """,
                 caller.tenant_id,
+                caller.principal_id,
                 caller_key_id,
             )
             if maker is None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+import asyncpg
+
 from herma.common.errors import LeaseLost
 from herma.common.postgres import Database, see_tenant
 from herma.common.turn_token import TurnIdentity
@@ -53,6 +55,13 @@ class LeaseStore:
 
         The same request id gets the same lease again while it lives.
         """
+        try:
+            return await self._claim(request_id, runner_id)
+        except asyncpg.UniqueViolationError:
+            # The same request, made at the same time, has taken another session.
+            return await self._claim(request_id, runner_id)
+
+    async def _claim(self, request_id: UUID, runner_id: UUID) -> Lease | None:
         async with self._database.transaction() as connection:
             held = await connection.fetchrow(
                 "SELECT tenant_id, session_id FROM authority.lease_of_request($1)", request_id

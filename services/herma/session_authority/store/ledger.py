@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from uuid import UUID
 
+import asyncpg
+
 from herma.common.errors import InvalidArgument, StepConflict
 from herma.common.postgres import Connection, Database
 from herma.common.turn_token import TurnIdentity
@@ -50,6 +52,12 @@ class LedgerStore:
             InvalidArgument: for a step that this ledger cannot take.
         """
         check_step(step)
+        try:
+            return await self._append(identity, step)
+        except asyncpg.DataError as error:
+            raise InvalidArgument("the step holds what cannot be stored") from error
+
+    async def _append(self, identity: TurnIdentity, step: Step) -> StepOutcome:
         async with self._database.transaction(identity.tenant_id) as connection:
             session = await lock_session(connection, identity.tenant_id, identity.session_id)
             repeated = await _repeated(connection, identity, step)

@@ -201,10 +201,9 @@ class SessionStore:
         async with self._database.transaction(tenant) as connection:
             turn = await self._turn(connection, caller, turn_id)
             session = await lock_session(connection, tenant, turn.session_id, caller.principal_id)
-            state = await connection.fetchval(
-                "SELECT state FROM authority.turns WHERE tenant_id = $1 AND id = $2", tenant, turn_id
-            )
-            if not TurnState(state).is_terminal:
+            # Once more, for it may have moved on before the session was locked.
+            turn = await self._turn(connection, caller, turn_id)
+            if not turn.state.is_terminal:
                 leased = await connection.fetchval(
                     """
                     SELECT true FROM authority.leases
