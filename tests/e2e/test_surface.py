@@ -249,6 +249,12 @@ async def test_another_tenant_sees_nothing(platform: TestPlatform) -> None:
             missing = await b.http.post(path.format(never), json={"content": "x"})
             assert foreign.status_code == missing.status_code == 404
             assert foreign.json() == missing.json()
+        key = (await a.http.post("/v1/keys", json={})).json()
+        foreign = await b.http.delete(f"/v1/keys/{key['id']}")
+        missing = await b.http.delete(f"/v1/keys/{never}")
+        assert foreign.status_code == missing.status_code == 404
+        assert foreign.json() == missing.json()
+        assert (await a.http.delete(f"/v1/keys/{key['id']}")).status_code == 200
         assert (await b.http.get("/v1/sessions")).json()["items"] == []
         assert (await b.http.post("/v1/tenants", json={"name": "mine"})).status_code == 403
 
@@ -346,6 +352,12 @@ async def test_keys_that_do_not_work_are_refused(platform: TestPlatform) -> None
                 return (await client.http.get("/v1/sessions")).status_code == 401
 
             await eventually(refused, "the revoked key stops working", 10)
+        twice = [
+            await owner.http.post("/v1/keys", json={}, headers={"Idempotency-Key": made["id"]})
+            for _ in range(2)
+        ]
+        assert [response.status_code for response in twice] == [201, 409]
+        assert twice[1].json()["reason"] == "ALREADY_EXISTS"
         listed = (await owner.http.get("/v1/keys")).json()["items"]
         assert made["secret"] not in json.dumps(listed)
     for header in ("", "Bearer", "Bearer nonsense", "Basic abc", "Bearer herma_aaaaaaaa_" + "x" * 43):

@@ -167,10 +167,15 @@ class Authority:
         name: str,
         scopes: list[str],
         expires_at: datetime | None,
+        idempotency_key: str,
     ) -> identity_pb2.CreateKeyResponse:
         """Makes a key."""
         request = identity_pb2.CreateKeyRequest(
-            caller=caller, caller_key_id=caller_key_id, name=name, scopes=scopes
+            caller=caller,
+            caller_key_id=caller_key_id,
+            name=name,
+            scopes=scopes,
+            idempotency_key=idempotency_key,
         )
         if expires_at is not None:
             request.expires_at.FromDatetime(expires_at)

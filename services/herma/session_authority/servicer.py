@@ -182,6 +182,7 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         self, request: identity_pb2.CreateKeyRequest, context: Any
     ) -> identity_pb2.CreateKeyResponse:
         admission.check_line(request.name, "name", admission.MAX_KEY)
+        _check_idempotency_key(request.idempotency_key)
         expires = request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None
         key, secret = await self._identities.create_key(
             wire.caller_of(request.caller),
@@ -189,6 +190,7 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
             request.name,
             list(request.scopes),
             expires,
+            request.idempotency_key,
         )
         return identity_pb2.CreateKeyResponse(key=wire.key_message(key), secret=secret)
 

@@ -6,17 +6,25 @@ from fastapi import APIRouter, Request
 
 from herma.gateway.auth import Doorkeeper
 from herma.gateway.bodies import CreatedKey, KeyBody, KeyPage, NewKey
-from herma.gateway.routes.parts import REFUSALS, KeyHolder, TheAuthority, known_id
+from herma.gateway.routes.parts import (
+    REFUSALS,
+    IdempotencyKey,
+    KeyHolder,
+    TheAuthority,
+    known_id,
+)
 from herma.gateway.wire import key_body
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], responses=REFUSALS)
 
 
 @router.post("", status_code=201)
-async def create_key(body: NewKey, visitor: KeyHolder, authority: TheAuthority) -> CreatedKey:
+async def create_key(
+    body: NewKey, visitor: KeyHolder, authority: TheAuthority, idempotency_key: IdempotencyKey
+) -> CreatedKey:
     """Makes a key of your own with at most your scopes; `secret` is shown only here."""
     made = await authority.create_key(
-        visitor.caller, visitor.key_id, body.name, body.scopes, body.expires_at
+        visitor.caller, visitor.key_id, body.name, body.scopes, body.expires_at, idempotency_key
     )
     return CreatedKey(**key_body(made.key).model_dump(), secret=made.secret)
 

@@ -98,25 +98,7 @@ class IdentityStore:
         """
         key = mint_key()
         async with self._database.transaction(caller.tenant_id) as connection:
-            if idempotency_key:
-                known = await claim_key(
-                    connection,
-                    caller.tenant_id,
-                    caller.principal_id,
-                    "CreateTenant",
-                    idempotency_key,
-                    request_digest(name),
-                )
-                if known is not None:
-                    raise AlreadyExists(f"the tenant {name!r} was made by this request before")
-                await store_answer(
-                    connection,
-                    caller.tenant_id,
-                    caller.principal_id,
-                    "CreateTenant",
-                    idempotency_key,
-                    {"name": name},
-                )
+            await _once(connection, caller, "CreateTenant", idempotency_key, name)
             tenant_id = await self._insert_tenant(connection, name)
             principal_id = await self._principal(connection, tenant_id, "owner")
             await self._insert_key(
@@ -155,10 +137,12 @@ class IdentityStore:
         name: str,
         scopes: Sequence[str],
         expires_at: datetime | None,
+        idempotency_key: str = "",
     ) -> tuple[ApiKey, str]:
         """Makes a key for the calling principal; its text is answered only here.
 
         Raises:
+            AlreadyExists: for a repeat under the same idempotency key, which cannot show it again.
             PermissionDenied: for more scopes than the caller's key holds.
             NotFound: when the caller's key is gone or not the caller's.
         """
@@ -179,6 +163,7 @@ class IdentityStore:
             if maker["expires_at"] is not None:
                 expires_at = min(expires_at or maker["expires_at"], maker["expires_at"])
             granted = granted_scopes(scopes, maker["scopes"])
+            await _once(connection, caller, "CreateKey", idempotency_key, name, *granted, str(expires_at))
             row = await self._insert_key(
                 connection, caller.tenant_id, caller.principal_id, key, name, granted, expires_at
             )
@@ -288,3 +273,22 @@ class IdentityStore:
         )
         assert row is not None
         return ApiKey(**row)
+
+
+async def _once(
+    connection: Connection, caller: Caller, operation: str, idempotency_key: str, *request: str
+) -> None:
+    """Takes an idempotency key for what shows a secret only once; nothing without a key.
+
+    Raises:
+        AlreadyExists: for a repeat: the secret is not stored, so it cannot be shown again.
+        IdempotencyConflict: when the key was used for another request.
+    """
+    if not idempotency_key:
+        return
+    tenant, principal = caller.tenant_id, caller.principal_id
+    digest = request_digest(*request)
+    known = await claim_key(connection, tenant, principal, operation, idempotency_key, digest)
+    if known is not None:
+        raise AlreadyExists("this request was carried out before; what it made cannot be shown again")
+    await store_answer(connection, tenant, principal, operation, idempotency_key, {})

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from herma.api.ledger.v1 import ledger_pb2 as herma_dot_api_dot_ledger_dot_v1_dot_ledger__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$herma/api/identity/v1/identity.proto\x12\x15herma.api.identity.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a herma/api/ledger/v1/ledger.proto\"\"\n\x13\x41uthenticateRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x93\x01\n\x14\x41uthenticateResponse\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12.\n\nexpires_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"i\n\x13\x43reateTenantRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"D\n\x14\x43reateTenantResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\xcf\x01\n\x03Key\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa4\x01\n\x10\x43reateKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x15\n\rcaller_key_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"L\n\x11\x43reateKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\x12\x0e\n\x06secret\x18\x02 \x01(\t\">\n\x0fListKeysRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\"<\n\x10ListKeysResponse\x12(\n\x04keys\x18\x01 \x03(\x0b\x32\x1a.herma.api.identity.v1.Key\"O\n\x10RevokeKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\"<\n\x11RevokeKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\"(\n\x10\x42ootstrapRequest\x12\x14\n\x0coperator_key\x18\x01 \x01(\t\"&\n\x11\x42ootstrapResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t2\xe0\x04\n\x0fIdentityService\x12g\n\x0c\x41uthenticate\x12*.herma.api.identity.v1.AuthenticateRequest\x1a+.herma.api.identity.v1.AuthenticateResponse\x12g\n\x0c\x43reateTenant\x12*.herma.api.identity.v1.CreateTenantRequest\x1a+.herma.api.identity.v1.CreateTenantResponse\x12^\n\tCreateKey\x12\'.herma.api.identity.v1.CreateKeyRequest\x1a(.herma.api.identity.v1.CreateKeyResponse\x12[\n\x08ListKeys\x12&.herma.api.identity.v1.ListKeysRequest\x1a\'.herma.api.identity.v1.ListKeysResponse\x12^\n\tRevokeKey\x12\'.herma.api.identity.v1.RevokeKeyRequest\x1a(.herma.api.identity.v1.RevokeKeyResponse\x12^\n\tBootstrap\x12\'.herma.api.identity.v1.BootstrapRequest\x1a(.herma.api.identity.v1.BootstrapResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$herma/api/identity/v1/identity.proto\x12\x15herma.api.identity.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a herma/api/ledger/v1/ledger.proto\"\"\n\x13\x41uthenticateRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x93\x01\n\x14\x41uthenticateResponse\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12.\n\nexpires_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"i\n\x13\x43reateTenantRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"D\n\x14\x43reateTenantResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\xcf\x01\n\x03Key\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xbd\x01\n\x10\x43reateKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x15\n\rcaller_key_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"L\n\x11\x43reateKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\x12\x0e\n\x06secret\x18\x02 \x01(\t\">\n\x0fListKeysRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\"<\n\x10ListKeysResponse\x12(\n\x04keys\x18\x01 \x03(\x0b\x32\x1a.herma.api.identity.v1.Key\"O\n\x10RevokeKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\"<\n\x11RevokeKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\"(\n\x10\x42ootstrapRequest\x12\x14\n\x0coperator_key\x18\x01 \x01(\t\"&\n\x11\x42ootstrapResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t2\xe0\x04\n\x0fIdentityService\x12g\n\x0c\x41uthenticate\x12*.herma.api.identity.v1.AuthenticateRequest\x1a+.herma.api.identity.v1.AuthenticateResponse\x12g\n\x0c\x43reateTenant\x12*.herma.api.identity.v1.CreateTenantRequest\x1a+.herma.api.identity.v1.CreateTenantResponse\x12^\n\tCreateKey\x12\'.herma.api.identity.v1.CreateKeyRequest\x1a(.herma.api.identity.v1.CreateKeyResponse\x12[\n\x08ListKeys\x12&.herma.api.identity.v1.ListKeysRequest\x1a\'.herma.api.identity.v1.ListKeysResponse\x12^\n\tRevokeKey\x12\'.herma.api.identity.v1.RevokeKeyRequest\x1a(.herma.api.identity.v1.RevokeKeyResponse\x12^\n\tBootstrap\x12\'.herma.api.identity.v1.BootstrapRequest\x1a(.herma.api.identity.v1.BootstrapResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,21 +44,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_KEY']._serialized_start=494
   _globals['_KEY']._serialized_end=701
   _globals['_CREATEKEYREQUEST']._serialized_start=704
-  _globals['_CREATEKEYREQUEST']._serialized_end=868
-  _globals['_CREATEKEYRESPONSE']._serialized_start=870
-  _globals['_CREATEKEYRESPONSE']._serialized_end=946
-  _globals['_LISTKEYSREQUEST']._serialized_start=948
-  _globals['_LISTKEYSREQUEST']._serialized_end=1010
-  _globals['_LISTKEYSRESPONSE']._serialized_start=1012
-  _globals['_LISTKEYSRESPONSE']._serialized_end=1072
-  _globals['_REVOKEKEYREQUEST']._serialized_start=1074
-  _globals['_REVOKEKEYREQUEST']._serialized_end=1153
-  _globals['_REVOKEKEYRESPONSE']._serialized_start=1155
-  _globals['_REVOKEKEYRESPONSE']._serialized_end=1215
-  _globals['_BOOTSTRAPREQUEST']._serialized_start=1217
-  _globals['_BOOTSTRAPREQUEST']._serialized_end=1257
-  _globals['_BOOTSTRAPRESPONSE']._serialized_start=1259
-  _globals['_BOOTSTRAPRESPONSE']._serialized_end=1297
-  _globals['_IDENTITYSERVICE']._serialized_start=1300
-  _globals['_IDENTITYSERVICE']._serialized_end=1908
+  _globals['_CREATEKEYREQUEST']._serialized_end=893
+  _globals['_CREATEKEYRESPONSE']._serialized_start=895
+  _globals['_CREATEKEYRESPONSE']._serialized_end=971
+  _globals['_LISTKEYSREQUEST']._serialized_start=973
+  _globals['_LISTKEYSREQUEST']._serialized_end=1035
+  _globals['_LISTKEYSRESPONSE']._serialized_start=1037
+  _globals['_LISTKEYSRESPONSE']._serialized_end=1097
+  _globals['_REVOKEKEYREQUEST']._serialized_start=1099
+  _globals['_REVOKEKEYREQUEST']._serialized_end=1178
+  _globals['_REVOKEKEYRESPONSE']._serialized_start=1180
+  _globals['_REVOKEKEYRESPONSE']._serialized_end=1240
+  _globals['_BOOTSTRAPREQUEST']._serialized_start=1242
+  _globals['_BOOTSTRAPREQUEST']._serialized_end=1282
+  _globals['_BOOTSTRAPRESPONSE']._serialized_start=1284
+  _globals['_BOOTSTRAPRESPONSE']._serialized_end=1322
+  _globals['_IDENTITYSERVICE']._serialized_start=1325
+  _globals['_IDENTITYSERVICE']._serialized_end=1933
 # @@protoc_insertion_point(module_scope)

@@ -187,9 +187,12 @@ class CreateKeyRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     caller_key_id: _builtins.str
     """The key that the caller presented: bounds the new key's scopes."""
     name: _builtins.str
+    idempotency_key: _builtins.str
+    """A repeat cannot show the secret again, so it is refused with ALREADY_EXISTS."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
@@ -206,10 +209,11 @@ class CreateKeyRequest(_message.Message):
         name: _builtins.str = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
+        idempotency_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "expires_at", b"expires_at", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "expires_at", b"expires_at", "idempotency_key", b"idempotency_key", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
