@@ -1,345 +1,237 @@
 """A scripted model server: OpenAI's Chat Completions over real HTTP and SSE, with faults.
 
-Wire format: OpenAI API reference, "Create chat completion", "Streaming" and "Error codes".  It refuses
-what the vendor would refuse: results without their calls, calls without their results, a wrong key.
+Sources: OpenAI API reference, "Chat" and "Models" (https://platform.openai.com/docs/api-reference), and
+the guide "Error codes".  The wire is in `chat_wire`, what the vendor refuses in `chat_rules`, the steps
+in `chat_steps`, how they are chosen in `chat_script`.
 
-Answers are chosen by what the conversation says, not by a global order: the first rule whose text is in
-the last user message, and of its steps the one whose number is that of the assistant messages since.
-So sessions may run at once, and a retried step gets the same answer again.
+It serves in a thread with a loop of its own, so that one server outlives the loops of single tests, or
+as a process: `python -m tests.support.model_server --port 0 --script script.json` prints its base URL.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import signal
+import socket
+import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tests.support.chat_rules import Refusal, refusal, wrong_with
+from tests.support.chat_script import Match, Script
+from tests.support.chat_steps import (
+    Scripted,
+    Step,
+    call,
+    calls,
+    cut,
+    echo_results,
+    fault_status,
+    first,
+    hang,
+    malformed,
+    raw_arguments,
+    slow,
+    text,
+    unknown_tool,
+)
+from tests.support.chat_wire import Cut, Reply, Request, text_of
+from tests.support.waiting import eventually
 
-@dataclass(slots=True)
-class Request:
-    """One request as it came."""
-
-    body: dict[str, Any]
-    headers: dict[str, str]
-    began: float
-    aborted: bool = False
-    ended: float | None = None
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The conversation."""
-        found: list[dict[str, Any]] = self.body["messages"]
-        return found
-
-    @property
-    def last_user(self) -> str:
-        """The last user message."""
-        return next(str(m["content"]) for m in reversed(self.messages) if m["role"] == "user")
-
-    @property
-    def since_user(self) -> list[dict[str, Any]]:
-        """What came after it."""
-        index = max(i for i, m in enumerate(self.messages) if m["role"] == "user")
-        return self.messages[index + 1 :]
-
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Step = Callable[["Reply"], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class Reply:
-    """How a step answers."""
-
-    request: Request
-    send: Send
-    number: int
-    _started: bool = field(default=False)
-
-    async def status(
-        self, status: int, error: dict[str, Any], headers: dict[str, str] | None = None
-    ) -> None:
-        """A plain error in OpenAI's shape."""
-        body = json.dumps({"error": error}).encode()
-        extra = [(k.encode(), v.encode()) for k, v in (headers or {}).items()]
-        await self.send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [(b"content-type", b"application/json"), *extra],
-            }
-        )
-        await self.send({"type": "http.response.body", "body": body})
-
-    async def line(self, data: str) -> None:
-        """One event of the stream."""
-        if not self._started:
-            self._started = True
-            await self.send(
-                {
-                    "type": "http.response.start",
-                    "status": 200,
-                    "headers": [(b"content-type", b"text/event-stream; charset=utf-8")],
-                }
-            )
-        await self.send(
-            {"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True}
-        )
-
-    async def chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
-        """One chunk of a completion."""
-        await self.line(
-            json.dumps(
-                {
-                    "id": f"chatcmpl-{self.number}",
-                    "object": "chat.completion.chunk",
-                    "created": int(time.time()),
-                    "model": self.request.body["model"],
-                    "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
-                    "usage": None,
-                }
-            )
-        )
-
-    async def end(self, finish_reason: str, output_tokens: int) -> None:
-        """The last chunks."""
-        await self.chunk({}, finish_reason)
-        if (self.request.body.get("stream_options") or {}).get("include_usage"):
-            await self.line(
-                json.dumps(
-                    {
-                        "id": f"chatcmpl-{self.number}",
-                        "object": "chat.completion.chunk",
-                        "created": int(time.time()),
-                        "model": self.request.body["model"],
-                        "choices": [],
-                        "usage": {
-                            "prompt_tokens": 11,
-                            "completion_tokens": output_tokens,
-                            "total_tokens": 11 + output_tokens,
-                        },
-                    }
-                )
-            )
-        await self.line("[DONE]")
-        await self.send({"type": "http.response.body", "body": b""})
-
-
-class Cut(Exception):
-    """Resets the connection."""
-
-
-def text(content: str, per_chunk: float = 0.0) -> Step:
-    """Answers with text, word by word."""
-
-    async def step(reply: Reply) -> None:
-        await reply.chunk({"role": "assistant", "content": ""})
-        words = content.split(" ")
-        for index, word in enumerate(words):
-            await reply.chunk({"content": word if index == 0 else " " + word})
-            if per_chunk:
-                await asyncio.sleep(per_chunk)
-        await reply.end("stop", len(words))
-
-    return step
-
-
-def echo_results() -> Step:
-    """Answers with the text of the newest tool results."""
-
-    async def step(reply: Reply) -> None:
-        results = [str(m["content"]) for m in reply.request.since_user if m["role"] == "tool"]
-        await text("\n".join(results))(reply)
-
-    return step
-
-
-def calls(*wanted: tuple[str, dict[str, Any] | str], ids: list[str] | None = None) -> Step:
-    """Answers with tool calls, their arguments split over chunks."""
-
-    async def step(reply: Reply) -> None:
-        await reply.chunk({"role": "assistant", "content": None})
-        for index, (tool, arguments) in enumerate(wanted):
-            raw = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            call_id = ids[index] if ids else f"call_{index}"
-            await reply.chunk(
-                {
-                    "tool_calls": [
-                        {
-                            "index": index,
-                            "id": call_id,
-                            "type": "function",
-                            "function": {"name": tool, "arguments": ""},
-                        }
-                    ]
-                }
-            )
-            half = len(raw) // 2
-            for part in (raw[:half], raw[half:]):
-                await reply.chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
-        await reply.end("tool_calls", 5)
-
-    return step
-
-
-def fault_status(status: int, retry_after: float | None = None) -> Step:
-    """Refuses with a status."""
-
-    async def step(reply: Reply) -> None:
-        headers = {"retry-after": str(retry_after)} if retry_after is not None else {}
-        await reply.status(
-            status, {"message": f"scripted {status}", "type": "server_error", "code": None}, headers
-        )
-
-    return step
-
-
-def hang(seconds: float = 60.0) -> Step:
-    """Accepts and says nothing."""
-
-    async def step(reply: Reply) -> None:
-        await asyncio.sleep(seconds)
-        raise Cut
-
-    return step
-
-
-def cut(after: int = 2) -> Step:
-    """Breaks off in mid-stream."""
-
-    async def step(reply: Reply) -> None:
-        for index in range(after):
-            await reply.chunk({"content": f"partial{index} "})
-        raise Cut
-
-    return step
-
-
-def malformed() -> Step:
-    """Sends what is no JSON."""
-
-    async def step(reply: Reply) -> None:
-        await reply.chunk({"content": "partial "})
-        await reply.line('{"id": "broken", "choices": [')
-        raise Cut
-
-    return step
-
-
-def first(faults: list[Step], then: Step) -> Step:
-    """The faults one after the other, then the real answer; counted per conversation."""
-    seen: dict[str, int] = {}
-
-    async def step(reply: Reply) -> None:
-        key = reply.request.last_user
-        number = seen.get(key, 0)
-        seen[key] = number + 1
-        await (faults[number] if number < len(faults) else then)(reply)
-
-    return step
+__all__ = [
+    "Reply",
+    "Request",
+    "ScriptedModelServer",
+    "Step",
+    "call",
+    "calls",
+    "cut",
+    "echo_results",
+    "fault_status",
+    "first",
+    "hang",
+    "malformed",
+    "raw_arguments",
+    "slow",
+    "text",
+    "text_of",
+    "unknown_tool",
+    "wrong_with",
+]
 
 
 class ScriptedModelServer:
-    """Serves in a thread of its own; use it as a context manager."""
+    """Answers by a script, records every request; use it as a context manager.
 
-    def __init__(self, api_key: str = "test-key") -> None:
+    Args:
+        api_key: The key that requests must carry; empty to ask for none.
+        models: The models that exist.
+        port: 0 for a random one.
+    """
+
+    def __init__(
+        self, api_key: str = "test-key", models: Sequence[str] = ("scripted",), port: int = 0
+    ) -> None:
         self.api_key = api_key
+        self.models = tuple(models)
         self.requests: list[Request] = []
-        self._rules: list[tuple[str, list[Step]]] = []
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
+        self.script = Script()
+        self._transports: dict[tuple[str, int], asyncio.Transport] = {}
+        self._socket = socket.create_server(("127.0.0.1", port), backlog=512)
+        self._port = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            self._app,
+            http=_protocol(self._transports),
+            interface="asgi3",
+            log_config=None,
+            lifespan="off",
+            access_log=False,
+            timeout_graceful_shutdown=0,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), daemon=True, name="model-server"
+        )
 
-    def on(self, word: str, *steps: Step) -> None:
-        """What to answer when `word` is in the last user message."""
-        self._rules.append((word, list(steps)))
+    def on(self, match: Match, *steps: Scripted | Sequence[Scripted]) -> None:
+        """What to answer when the last user message contains (or fits) `match`; see `Script.on`."""
+        self.script.on(match, *steps)
 
     @property
     def base_url(self) -> str:
         """Up to and with `/v1`."""
-        assert self._server is not None
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}/v1"
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def refused(self) -> list[Request]:
+        """Requests that the vendor would have refused: a platform should have sent none."""
+        return [request for request in list(self.requests) if request.refusal]
 
     def matching(self, word: str) -> list[Request]:
         """Requests whose last user message has this word."""
         return [request for request in list(self.requests) if word in request.last_user]
 
-    def __enter__(self) -> ScriptedModelServer:
-        config = uvicorn.Config(
-            self._app,
-            host="127.0.0.1",
-            port=0,
-            interface="asgi3",
-            log_config=None,
-            lifespan="off",
-            access_log=False,
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+    async def wait_for_request(
+        self, wanted: str | Callable[[Request], bool], timeout: float = 30.0
+    ) -> Request:
+        """The first request, past or to come, that fits, or has this word in its last user message.
+
+        Raises:
+            AssertionError: when none came in time.
+        """
+
+        def look() -> Request | None:
+            for request in list(self.requests):
+                if wanted in request.last_user if isinstance(wanted, str) else wanted(request):
+                    return request
+            return None
+
+        return await eventually(look, f"a request to the model: {wanted}", timeout)
+
+    def start(self) -> None:
+        """Serves; connections are accepted from now on."""
+        # The socket listens already: what connects before the loop runs waits in its queue.
         self._thread.start()
-        until = time.monotonic() + 20
-        while not self._server.started:
-            if time.monotonic() > until:
-                raise AssertionError("the scripted model server did not start")
-            time.sleep(0.005)
+
+    def close(self) -> None:
+        """Ends all answers and stops."""
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+        assert not self._thread.is_alive(), "the scripted model server did not stop"
+
+    def __enter__(self) -> ScriptedModelServer:
+        self.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        assert self._server is not None
-        assert self._thread is not None
-        self._server.should_exit = True
-        self._server.force_exit = True
-        self._thread.join(10)
+        self.close()
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        body = await _body(receive)
+        if scope["type"] != "http" or body is None:
             return
-        body = b""
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        headers = {k.decode().lower(): v.decode() for k, v in scope["headers"]}
-        if scope["path"] != "/v1/chat/completions":
-            request = Request({"model": "", "messages": []}, headers, time.monotonic())
-            await Reply(request, send, 0).status(404, {"message": "not found"})
-            return
-        request = Request(json.loads(body), headers, time.monotonic())
+        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        request = Request(body if isinstance(body, dict) else {}, headers, time.monotonic())
         reply = Reply(request, send, len(self.requests))
-        self.requests.append(request)
-        if headers.get("authorization") != f"Bearer {self.api_key}":
-            await reply.status(401, {"message": "Incorrect API key provided", "code": "invalid_api_key"})
+        endpoint = (scope["method"], scope["path"])
+        problem = self._wrong_key(headers)
+        if problem is None and endpoint == ("GET", "/v1/models"):
+            await reply.json(200, self._list_models())
             return
-        problem = wrong_with(request.messages)
-        if problem:
-            await reply.status(400, {"message": problem, "type": "invalid_request_error"})
+        if endpoint != ("POST", "/v1/chat/completions"):
+            problem = problem or Refusal(404, f"Invalid URL ({endpoint[0]} {endpoint[1]})")
+        else:
+            self.requests.append(request)
+            problem = problem or refusal(body, self.models)
+        if problem is not None:
+            request.refusal = problem.message
+            error = {"message": problem.message, "param": problem.param, "code": problem.code}
+            await reply.status(problem.status, error)
+            request.ended = time.monotonic()
             return
-        answering = asyncio.ensure_future(self._answer(reply))
-        gone = asyncio.ensure_future(_disconnected(receive))
-        await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
-        request.ended = time.monotonic()
-        if not answering.done():
-            request.aborted = True
-            answering.cancel()
-            await asyncio.gather(answering, return_exceptions=True)
-            return
-        gone.cancel()
-        answering.result()
+        await self._answer_while_connected(reply, receive, tuple(scope["client"]))
 
-    async def _answer(self, reply: Reply) -> None:
-        turn = sum(1 for m in reply.request.since_user if m["role"] == "assistant")
-        for word, steps in self._rules:
-            if word in reply.request.last_user:
-                await steps[min(turn, len(steps) - 1)](reply)
-                return
-        await text("nothing is scripted for this")(reply)
+    async def _answer_while_connected(self, reply: Reply, receive: Any, client: tuple[str, int]) -> None:
+        """Plays the step until it ends or the client goes, which the vendor notices too."""
+        step = self.script.choose(reply.request)
+        answering = asyncio.ensure_future(step.play(reply))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done() and not reply.finished:
+                reply.request.aborted = True
+                answering.cancel()
+            await answering
+        except Cut:
+            _reset(self._transports[client])
+            await gone
+        except asyncio.CancelledError:
+            if not reply.request.aborted:
+                raise
+        finally:
+            reply.request.ended = time.monotonic()
+            answering.cancel()
+            gone.cancel()
+
+    def _wrong_key(self, headers: dict[str, str]) -> Refusal | None:
+        given = headers.get("authorization", "")
+        if not self.api_key or given == f"Bearer {self.api_key}":
+            return None
+        if not given:
+            return Refusal(401, "You didn't provide an API key.")
+        return Refusal(401, "Incorrect API key provided.", None, "invalid_api_key")
+
+    def _list_models(self) -> dict[str, Any]:
+        found = [
+            {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "herma-tests"}
+            for name in self.models
+        ]
+        return {"object": "list", "data": found}
+
+
+async def _body(receive: Any) -> Any:
+    """The request's JSON; an empty string if it is none, None if the client went before its end."""
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    try:
+        return json.loads(body) or ""
+    except ValueError:
+        return ""
 
 
 async def _disconnected(receive: Any) -> None:
@@ -347,20 +239,46 @@ async def _disconnected(receive: Any) -> None:
         pass
 
 
-def wrong_with(messages: list[dict[str, Any]]) -> str:
-    """What the vendor would refuse about a conversation; empty if nothing."""
-    open_calls: list[str] = []
-    for message in messages:
-        role = message["role"]
-        if role == "tool":
-            if message.get("tool_call_id") not in open_calls:
-                return "messages with role 'tool' must follow the call that they answer"
-            open_calls.remove(message["tool_call_id"])
-            continue
-        if open_calls:
-            return "an assistant message with 'tool_calls' must be followed by all of their results"
-        if role == "assistant":
-            open_calls = [call["id"] for call in message.get("tool_calls") or ()]
-            if not open_calls and not message.get("content"):
-                return "an assistant message needs content or tool calls"
-    return "tool calls without results" if open_calls else ""
+def _protocol(transports: dict[tuple[str, int], asyncio.Transport]) -> type[H11Protocol]:
+    """HTTP as uvicorn speaks it, remembering the connection of every client, to reset it."""
+
+    class Protocol(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._peer = tuple(transport.get_extra_info("peername")[:2])
+            transports[self._peer] = transport
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            transports.pop(self._peer, None)
+            super().connection_lost(exc)
+
+    return Protocol
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Closes with RST instead of FIN: the client sees a lost connection, not an end."""
+    linger = struct.pack("ii", 1, 0)
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    transport.abort()
+
+
+def main() -> None:
+    """Serves a script from a file until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(description="A scripted OpenAI-compatible model server for tests.")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--script", type=Path, help='{"api_key": …, "models": […], "rules": […]}')
+    arguments = parser.parse_args()
+    script = json.loads(arguments.script.read_text("utf-8")) if arguments.script else {}
+    stops = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    server = ScriptedModelServer(
+        script.get("api_key", ""), script.get("models", ["scripted"]), arguments.port
+    )
+    server.script.read(script.get("rules", []))
+    with server:
+        print(server.base_url, flush=True)
+        signal.sigwait(stops)
+
+
+if __name__ == "__main__":
+    main()
