@@ -108,6 +108,8 @@ class Database:
                     raise
                 await connection.execute("COMMIT")
         except _AWAY as error:
+            if isinstance(error, ValueError):
+                raise  # an argument that asyncpg cannot encode: our mistake, not the server's
             raise Unavailable("the database does not answer", retry_after=1) from error
 
     async def ping(self) -> None:
