@@ -94,7 +94,7 @@ class ScriptedModelServer:
             log_config=None,
             lifespan="off",
             access_log=False,
-            timeout_graceful_shutdown=0,
+            timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
