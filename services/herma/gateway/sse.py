@@ -186,7 +186,11 @@ def frame(item: session_pb2.SubscribeResponse) -> bytes:
     )
 
 
+# Characters that end a line for some clients' libraries, though not in server-sent events.
+_SEPARATORS = {ord(char): f"\\u{ord(char):04x}" for char in "\u0085\u2028\u2029"}
+
+
 def _framed(head: str, data: Mapping[str, object]) -> bytes:
     # JSON escapes line ends, so the data is one line; half a character is escaped again as JSON does.
-    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    text = json.dumps(data, ensure_ascii=False).translate(_SEPARATORS).encode("utf-8", "backslashreplace")
     return head.encode() + b"data: " + text + b"\n\n"

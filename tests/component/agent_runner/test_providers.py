@@ -32,6 +32,7 @@ TOOL = ToolDefinition("terminal", "Run a command.", {"type": "object", "properti
 @pytest.fixture(scope="module")
 def scripted(model: ScriptedModelServer) -> ScriptedModelServer:
     model.on("TEXT", text("grüße an alle"))
+    model.on("SEPARATORS", text("a\u2028b\u0085c"))
     model.on("CALLS", calls(("terminal", {"command": "a"}), ("terminal", {"command": "b"})))
     model.on("429", fault_status(429, 7))
     model.on("500", fault_status(500))
@@ -66,6 +67,11 @@ async def test_text_is_streamed_and_whole(scripted: ScriptedModelServer) -> None
         11,
         3,
     )
+
+
+async def test_only_line_ends_end_lines(scripted: ScriptedModelServer) -> None:
+    _, answer = await ask(scripted, "SEPARATORS")
+    assert answer.content == "a\u2028b\u0085c"
 
 
 async def test_parallel_calls_are_put_together(scripted: ScriptedModelServer) -> None:

@@ -61,7 +61,7 @@ class ChatCompletions:
                     raise ProviderError(
                         FailureClass.TRANSIENT, "The model provider answered with something else."
                     )
-                async for line in response.aiter_lines():
+                async for line in _lines(response):
                     if not line.startswith("data:"):
                         continue
                     data = line[5:].strip()
@@ -80,6 +80,18 @@ class ChatCompletions:
                 FailureClass.TRANSIENT, "The connection to the model provider failed."
             ) from error
         yield answer.whole()
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """Lines of server-sent events: ended by CR, LF or both, and by nothing else that Unicode has."""
+    waiting = b""
+    async for data in response.aiter_bytes():
+        waiting += data
+        *lines, waiting = waiting.replace(b"\r\n", b"\n").split(b"\n")
+        if len(waiting) > _MAX_ANSWER:
+            raise ProviderError(FailureClass.PERMANENT, "The model's answer is too large.")
+        for line in lines:
+            yield line.decode("utf-8", "replace").rstrip("\r")
 
 
 def _body(request: ModelRequest) -> dict[str, Any]:
