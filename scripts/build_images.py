@@ -152,10 +152,10 @@ def download(pins: str, wheels: Path) -> None:
 
 
 def run(*argv: str, env: dict[str, str] | None = None) -> None:
-    """Runs a command; its failure is ours."""
-    done = subprocess.run(argv, env=env, check=False)
+    """Runs a command; what it said is shown if it failed, and its failure is ours."""
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{argv[0]} failed")
+        sys.exit(f"{done.stdout}{done.stderr}\n{argv[0]} failed")
 
 
 if __name__ == "__main__":
