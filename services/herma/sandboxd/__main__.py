@@ -12,8 +12,9 @@ import grpc
 
 import herma
 from herma.api.sandboxd.v1 import sandboxd_pb2_grpc
-from herma.sandboxd.commands import CommandTable, kill_descendants
+from herma.sandboxd.commands import CommandTable
 from herma.sandboxd.link import keep_linked
+from herma.sandboxd.process_tree import kill_descendants
 from herma.sandboxd.reaper import Reaper
 from herma.sandboxd.servicer import SandboxdServicer
 from herma.sandboxd.workspace import Workspace

@@ -1,5 +1,8 @@
 """Commands by call id: each started once, its outcome kept until the turn ends.
 
+A call id whose outcome was forgotten is refused from then on: it is neither started again nor said to
+have never been seen.
+
 The fence: a request with an epoch lower than the highest seen is refused.  Attaching raises it first,
 so "never seen" is final: no older runner can start that call any more.
 """
@@ -11,11 +14,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
 from herma.sandboxd.output import OutputWindow
+from herma.sandboxd.pipe import read_all
+from herma.sandboxd.process_tree import kill_descendants, signal_group
 from herma.sandboxd.reaper import Reaper
 from herma.sandboxd.workspace import Workspace
 
@@ -26,10 +32,16 @@ _TERM_SECONDS = 2.0
 # How long output may go on after the shell ended, from children that keep the pipe open.
 _LINGER_SECONDS = 0.5
 _QUEUE = 256
+# Call ids of ended turns that are remembered.
+_REMEMBERED = 20_000
 
 
 class Fenced(Exception):
     """A newer holder of the session has been here."""
+
+
+class Forgotten(Exception):
+    """The call was started, and its turn has ended since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +87,28 @@ class Command:
             if not queue.full():
                 queue.put_nowait(piece)
 
-    async def follow(self) -> AsyncIterator[Piece | Exit]:
-        """Live output from now on, then the exit."""
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Queue[Piece | None]]:
+        """Live output from this very moment on, then None: `done` has the outcome."""
         queue: asyncio.Queue[Piece | None] = asyncio.Queue(_QUEUE)
+
+        def end(_done: asyncio.Future[Exit]) -> None:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(None)
+
         self.listeners.add(queue)
+        self.done.add_done_callback(end)
         try:
-            if not self.done.done():
-                self.done.add_done_callback(lambda _done: _put_end(queue))
-                while (piece := await queue.get()) is not None:
-                    yield piece
-            yield self.done.result()
+            yield queue
         finally:
             self.listeners.discard(queue)
+            self.done.remove_done_callback(end)
 
     def kill(self, number: int) -> None:
         """Signals the command's whole process group."""
         if not self.done.done():
-            _kill_group(self.pid, number)
+            signal_group(self.pid, number)
 
 
 class CommandTable:
@@ -105,6 +122,7 @@ class CommandTable:
         self._clock = clock
         self._commands: dict[str, Command] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._fence = 0
 
     def pass_fence(self, epoch: int) -> None:
@@ -118,7 +136,13 @@ class CommandTable:
         self._fence = epoch
 
     def get(self, call_id: str) -> Command | None:
-        """The command of a call id, if it was ever started."""
+        """The command of a call id, if it was ever started.
+
+        Raises:
+            Forgotten: when its outcome is no longer kept.
+        """
+        if call_id in self._forgotten:
+            raise Forgotten
         return self._commands.get(call_id)
 
     def start(
@@ -133,10 +157,11 @@ class CommandTable:
         """Starts a command, or answers the one that the call id has started before.
 
         Raises:
+            Forgotten: as `get`.
             PathRefused, FileMissing: for a folder that cannot be started in.
             OSError: when no process can be made.
         """
-        known = self._commands.get(call_id)
+        known = self.get(call_id)
         if known is not None:
             return known
         folder = self._workspace.folder_path(directory)
@@ -179,17 +204,11 @@ class CommandTable:
     def end_turn(self, epoch: int) -> int:
         """Kills what is still running and forgets all outcomes; how many processes were killed."""
         self.pass_fence(epoch)
-        for command in self._commands.values():
-            command.kill(signal.SIGKILL)
-        self._commands = {
-            call_id: command for call_id, command in self._commands.items() if not command.done.done()
-        }
-        for command in self._commands.values():
-            command.done.add_done_callback(partial(self._forget, command.call_id))
+        self._forgotten.update(dict.fromkeys(self._commands))
+        self._commands.clear()
+        while len(self._forgotten) > _REMEMBERED:
+            self._forgotten.popitem(last=False)
         return kill_descendants()
-
-    def _forget(self, call_id: str, _done: asyncio.Future[Exit]) -> None:
-        self._commands.pop(call_id, None)
 
     async def _see_through(
         self,
@@ -200,8 +219,8 @@ class CommandTable:
         timeout: float,
     ) -> None:
         readers = [
-            asyncio.ensure_future(_read_all(out_read, lambda data: command.hear(Piece(data, False)))),
-            asyncio.ensure_future(_read_all(err_read, lambda data: command.hear(Piece(data, True)))),
+            asyncio.ensure_future(read_all(out_read, lambda data: command.hear(Piece(data, False)))),
+            asyncio.ensure_future(read_all(err_read, lambda data: command.hear(Piece(data, True)))),
         ]
         try:
             async with asyncio.timeout(timeout):
@@ -251,74 +270,3 @@ class CommandTable:
             "TMPDIR": "/tmp",  # noqa: S108  # the sandbox's own
             "USER": "agent",
         }
-
-
-def kill_descendants() -> int:
-    """Kills every process below this one; how many there were."""
-    killed = 0
-    for _ in range(3):  # a fork may slip through a pass
-        victims = _descendants(os.getpid())
-        for pid in victims:
-            try:
-                os.kill(pid, signal.SIGKILL)
-                killed += 1
-            except ProcessLookupError:
-                pass
-        if not victims:
-            break
-    return killed
-
-
-def _descendants(root: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != b"Z":
-            children.setdefault(int(fields[1]), []).append(int(entry))
-    found, waiting = [], [root]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found.extend(below)
-        waiting.extend(below)
-    return found
-
-
-async def _read_all(descriptor: int, hear: Callable[[bytes], None]) -> None:
-    loop = asyncio.get_running_loop()
-    os.set_blocking(descriptor, False)
-    readable = asyncio.Event()
-    loop.add_reader(descriptor, readable.set)
-    try:
-        while True:
-            try:
-                data = os.read(descriptor, 65_536)
-            except BlockingIOError:
-                readable.clear()
-                await readable.wait()
-                continue
-            if not data:
-                return
-            hear(data)
-            await asyncio.sleep(0)
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
-def _put_end(queue: asyncio.Queue[Piece | None]) -> None:
-    if queue.full():
-        queue.get_nowait()
-    queue.put_nowait(None)
-
-
-def _kill_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import re
+import signal
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NoReturn
 
 import grpc
@@ -18,14 +20,17 @@ from herma.sandboxd.commands import (
     MAX_LIMIT,
     Command,
     CommandTable,
-    Exit,
     Fenced,
+    Forgotten,
 )
+from herma.sandboxd.draft import ContentRefused
 from herma.sandboxd.workspace import FileMissing, PathRefused, Workspace, read_chunks
 
 SECRET_KEY = "herma-sandbox-secret"  # noqa: S105  # the name of the metadata entry
 
 _MAX_FILE = 256 * 1024 * 1024
+# It names the spill file.
+_CALL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
@@ -39,7 +44,9 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
         self._secret = ""
 
     async def Hello(self, request: pb.HelloRequest, context: Any) -> pb.HelloResponse:  # noqa: N802
-        if not self._secret and request.secret:
+        if not request.secret:
+            await _refuse(context, grpc.StatusCode.UNAUTHENTICATED, "the secret is missing")
+        if not self._secret:
             # First come: tool-sandbox, before any command ran in here.
             self._secret = request.secret
         if not hmac.compare_digest(self._secret.encode(), request.secret.encode()):
@@ -52,7 +59,11 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
         await self._admit(context, request.epoch)
         limit = request.output_limit or DEFAULT_LIMIT
         timeout = request.timeout.ToMilliseconds() / 1000
-        if not request.call_id or not 0 < timeout <= 86_400 or not 0 < limit <= MAX_LIMIT:
+        if (
+            not _CALL_ID.fullmatch(request.call_id)
+            or not 0 < timeout <= 86_400
+            or not 0 < limit <= MAX_LIMIT
+        ):
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the command is malformed")
         try:
             command = self._commands.start(
@@ -63,6 +74,8 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
                 timeout,
                 limit,
             )
+        except Forgotten:
+            await _refuse(context, grpc.StatusCode.ABORTED, "OUTCOME_FORGOTTEN")
         except FileMissing as error:
             await _refuse(context, grpc.StatusCode.NOT_FOUND, str(error))
         except (PathRefused, ValueError) as error:
@@ -80,7 +93,10 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
         self, request: pb.AttachRequest, context: Any
     ) -> AsyncIterator[pb.AttachResponse]:
         await self._admit(context, request.epoch)
-        command = self._commands.get(request.call_id)
+        try:
+            command = self._commands.get(request.call_id)
+        except Forgotten:
+            await _refuse(context, grpc.StatusCode.ABORTED, "OUTCOME_FORGOTTEN")
         if command is None:
             yield pb.AttachResponse(event=pb.CommandEvent(never_seen=pb.NeverSeen()))
             return
@@ -89,9 +105,12 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
 
     async def Kill(self, request: pb.KillRequest, context: Any) -> pb.KillResponse:  # noqa: N802
         await self._admit(context, request.epoch)
-        command = self._commands.get(request.call_id)
+        try:
+            command = self._commands.get(request.call_id)
+        except Forgotten:
+            command = None
         if command is not None:
-            command.kill(9)
+            command.kill(signal.SIGKILL)
         return pb.KillResponse()
 
     async def ReadFile(  # noqa: N802
@@ -115,32 +134,23 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
     async def WriteFile(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteFileRequest], context: Any
     ) -> pb.WriteFileResponse:
-        header: pb.WriteFileHeader | None = None
-        chunks: list[bytes] = []
-        size = 0
-        async for part in request_iterator:
-            if header is None:
-                header = part.header
-                await self._admit(context, header.epoch)
-                if not 0 <= header.size <= _MAX_FILE or len(header.sha256) != 32:
-                    await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the header is malformed")
-                continue
-            size += len(part.chunk)
-            if size > header.size:
-                await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "more than was announced")
-            chunks.append(part.chunk)
-        if header is None:
-            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the header is missing")
+        parts = aiter(request_iterator)
+        first = await anext(parts, None)
+        header = first.header if first is not None else pb.WriteFileHeader()
+        await self._admit(context, header.epoch)
+        if not 0 <= header.size <= _MAX_FILE or len(header.sha256) != 32:
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "the header is malformed")
         try:
-            created = await asyncio.to_thread(
-                self._workspace.replace,
-                header.path,
-                chunks,
-                header.size,
-                header.sha256,
-                header.mode,
-            )
-        except PathRefused as error:
+            with self._workspace.replacement(header.path, header.mode) as draft:
+                async for part in parts:
+                    if draft.size + len(part.chunk) > header.size:
+                        raise ContentRefused("there is more content than was announced")
+                    draft.write(part.chunk)
+                # A newer holder may have come while the content was on its way.
+                await self._admit(context, header.epoch)
+                await _undisturbed(draft.commit, header.size, header.sha256)
+                return pb.WriteFileResponse(size=draft.size, created=draft.created)
+        except (PathRefused, ContentRefused) as error:
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except OSError as error:
             await _refuse(
@@ -148,7 +158,6 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"the file cannot be written: {os.strerror(error.errno or 0)}",
             )
-        return pb.WriteFileResponse(size=size, created=created)
 
     async def EndTurn(self, request: pb.EndTurnRequest, context: Any) -> pb.EndTurnResponse:  # noqa: N802
         await self._admit(context, request.epoch)
@@ -164,26 +173,37 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "LEASE_LOST")
 
 
+async def _undisturbed(work: Callable[[int, bytes], None], size: int, sha256: bytes) -> None:
+    """In a thread, to its end even when the call is cancelled: it works on open descriptors."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, size, sha256))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 async def _events(command: Command) -> AsyncIterator[pb.CommandEvent]:
-    yield pb.CommandEvent(started=pb.CommandStarted(pid=command.pid))
-    async for item in command.follow():
-        if isinstance(item, Exit):
-            yield pb.CommandEvent(
-                exited=pb.CommandExited(
-                    exit_code=item.exit_code,
-                    signal=item.signal,
-                    timed_out=item.timed_out,
-                    head=item.head,
-                    tail=item.tail,
-                    total_bytes=item.total,
-                    spill_path=item.spill_path,
-                    pid=item.pid,
-                    started_unix_nanos=item.started,
-                    ended_unix_nanos=item.ended,
-                )
-            )
-        else:
-            yield pb.CommandEvent(output=pb.CommandOutput(data=item.data, is_stderr=item.is_stderr))
+    # Listens before it yields: what is written meanwhile must not be missed.
+    with command.listening() as pieces:
+        yield pb.CommandEvent(started=pb.CommandStarted(pid=command.pid))
+        while (piece := await pieces.get()) is not None:
+            yield pb.CommandEvent(output=pb.CommandOutput(data=piece.data, is_stderr=piece.is_stderr))
+    ended = command.done.result()
+    yield pb.CommandEvent(
+        exited=pb.CommandExited(
+            exit_code=ended.exit_code,
+            signal=ended.signal,
+            timed_out=ended.timed_out,
+            head=ended.head,
+            tail=ended.tail,
+            total_bytes=ended.total,
+            spill_path=ended.spill_path,
+            pid=ended.pid,
+            started_unix_nanos=ended.started,
+            ended_unix_nanos=ended.ended,
+        )
+    )
 
 
 async def _refuse(context: Any, code: grpc.StatusCode, details: str) -> NoReturn:

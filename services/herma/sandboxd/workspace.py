@@ -8,12 +8,12 @@ may point anywhere inside.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from herma.sandboxd.draft import Draft
 
 _MAX_LINKS = 32
 _CHUNK = 256 * 1024
@@ -112,32 +112,30 @@ class Workspace:
         except (PathRefused, FileMissing) as error:
             raise OSError(errno.EPERM, str(error)) from error
 
-    def replace(self, path: bytes, chunks: Iterable[bytes], size: int, sha256: bytes, mode: int) -> bool:
-        """Replaces a file atomically, making folders as needed; whether it is new.
+    @contextmanager
+    def replacement(self, path: bytes, mode: int) -> Iterator[Draft]:
+        """A draft beside the file that takes its place, atomically, when committed.
+
+        Folders are made as needed.  A draft that is not committed leaves nothing behind.  A name that
+        is a hardlink is replaced, never written through.
+
+        Args:
+            path: Of the file.
+            mode: Permission bits; 0 keeps those of a file that exists, else 0644.
 
         Raises:
-            PathRefused: as `parent`, or when length or hash are not what was announced.
+            PathRefused: as `parent`, or when there is a folder of that name.
         """
         with self.parent(path, make=True) as (folder, name):
             old = _stat(name, folder)
             if old is not None and stat.S_ISDIR(old.st_mode):
                 raise PathRefused("there is a folder of that name")
-            temporary = b".herma-" + secrets.token_hex(8).encode()
-            descriptor = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder
-            )
+            kept = stat.S_IMODE(old.st_mode) if old and stat.S_ISREG(old.st_mode) else 0o644
+            draft = Draft(folder, name, (mode or kept) & 0o777, created=old is None)
             try:
-                _fill(descriptor, chunks, size, sha256)
-                kept = stat.S_IMODE(old.st_mode) if old and stat.S_ISREG(old.st_mode) else 0o644
-                os.fchmod(descriptor, (mode or kept) & 0o777)
-                os.fsync(descriptor)
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                os.unlink(temporary, dir_fd=folder)
-                raise
+                yield draft
             finally:
-                os.close(descriptor)
-            return old is None
+                draft.discard()
 
     def folder_path(self, path: bytes) -> bytes:
         """Absolute path of a folder inside, for a command to start in.
@@ -205,18 +203,3 @@ def _stat(name: bytes, folder: int) -> os.stat_result | None:
         return None
     except OSError as error:
         raise PathRefused(f"the name is not usable: {os.strerror(error.errno or 0)}") from error
-
-
-def _fill(descriptor: int, chunks: Iterable[bytes], size: int, sha256: bytes) -> None:
-    digest = hashlib.sha256()
-    written = 0
-    for chunk in chunks:
-        written += len(chunk)
-        if written > size:
-            break
-        digest.update(chunk)
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(descriptor, view) :]
-    if written != size or digest.digest() != sha256:
-        raise PathRefused("the content is not what was announced")
