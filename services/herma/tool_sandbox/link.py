@@ -25,6 +25,10 @@ _MAX_MESSAGE = 8 * 1024 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
+class DialTimeout(SandboxUnavailable):
+    """The sandbox did not dial in time."""
+
+
 class SandboxLink:
     """Listens for one sandbox and gives a gRPC channel over what dialled in.
 
@@ -63,7 +67,7 @@ class SandboxLink:
         """A channel to the sandboxd with this host pid and user.
 
         Raises:
-            SandboxUnavailable: when it does not dial in time.
+            DialTimeout: when it does not dial in time.
         """
         if self._channel is not None:
             return self._channel
@@ -73,7 +77,7 @@ class SandboxLink:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._dialled)
         except TimeoutError as error:
-            raise SandboxUnavailable("the sandbox did not come up", retry_after=1) from error
+            raise DialTimeout("the sandbox did not come up", retry_after=1) from error
         self._channel = grpc.aio.insecure_channel(
             f"unix:{self._inner_path}",
             options=(

@@ -19,49 +19,27 @@ from herma.common.errors import (
     PermissionDenied,
     SandboxLost,
     SandboxUnavailable,
-    Unavailable,
 )
 from herma.common.logs import logger
 from herma.common.turn_token import TurnIdentity
 from herma.tool_sandbox.domain.model import Engine, SandboxObject, SandboxRecord
-from herma.tool_sandbox.link import SandboxLink
+from herma.tool_sandbox.link import DialTimeout, SandboxLink
+from herma.tool_sandbox.live import LiveSandbox
 from herma.tool_sandbox.store import SandboxStore
 
 _log = logger(__name__)
 
-SECRET_KEY = "herma-sandbox-secret"  # noqa: S105  # the name of the metadata entry
 _DIAL_SECONDS = 15.0
-
-
-@dataclass(slots=True, eq=False)
-class LiveSandbox:
-    """A sandbox that is spoken to.  `instance` names the container and the sandboxd in it."""
-
-    record: SandboxRecord
-    link: SandboxLink
-    stub: Any
-    secret: str
-    instance: str
-    replaced: bool
-    used_at: float = 0.0
-    # RPCs under way: an idle reaper leaves it alone.
-    busy: int = 0
-
-    @property
-    def is_broken(self) -> bool:
-        """Its connection is gone."""
-        return self.link.broken.is_set()
-
-    @property
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What sandboxd wants to see on every call."""
-        return ((SECRET_KEY, self.secret),)
+# After so many failures to reach a running sandbox it is given up.
+_PATIENCE = 2
 
 
 @dataclass(slots=True)
 class _Slot:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     live: LiveSandbox | None = None
+    # Times in a row that the sandbox did not dial.
+    failures: int = 0
 
 
 class Sandboxes:
@@ -103,19 +81,52 @@ class Sandboxes:
         """
         if identity.trust != "trusted" and not self._isolates:
             raise PermissionDenied("the backend `local` takes no untrusted turns")
-        record = await self._store.raise_fence(identity)
-        slot = self._slots.setdefault(record.session_id, _Slot())
+        slot = self._slots.setdefault(identity.session_id, _Slot())
         async with slot.lock:
-            live = slot.live
-            if live is not None and (live.is_broken or not await self._answers(live)):
-                await live.link.close()
-                slot.live = live = None
-            if live is None:
-                slot.live = live = await self._bring_up(record)
+            # Read under the lock: a turn that was settled meanwhile must not be settled again, which
+            # would kill what it has started since.
+            record = await self._store.raise_fence(identity)
+            live = await self._ready(slot, record)
             if record.settled_turn_id != identity.turn_id:
                 await self._settle(live, record, identity)
             live.used_at = self._now()
             return live
+
+    async def end_turn(self, identity: TurnIdentity) -> None:
+        """Kills what the turn left running and forgets its outcomes; makes no sandbox for that.
+
+        Raises:
+            LeaseLost, SandboxUnavailable: as `acquire`.
+        """
+        slot = self._slots.setdefault(identity.session_id, _Slot())
+        async with slot.lock:
+            record = await self._store.raise_fence(identity)
+            if slot.live is None or slot.live.is_broken:
+                found = await self._engine.inspect(str(record.id))
+                if found is None or not found.running:
+                    return
+            live = await self._ready(slot, record)
+            await self._settle(live, record, identity)
+            live.traced.clear()
+            live.used_at = self._now()
+
+    async def _ready(self, slot: _Slot, record: SandboxRecord) -> LiveSandbox:
+        live = slot.live
+        if live is not None and (live.is_broken or not await self._answers(live)):
+            await live.link.close()
+            slot.live = live = None
+        if live is None:
+            try:
+                slot.live = live = await self._bring_up(record)
+            except DialTimeout:
+                slot.failures += 1
+                if slot.failures >= _PATIENCE:
+                    _log.warning("giving up a sandbox that does not dial", sandbox_id=str(record.id))
+                    await self._engine.remove(str(record.id))
+                    slot.failures = 0
+                raise
+            slot.failures = 0
+        return live
 
     async def _settle(self, live: LiveSandbox, record: SandboxRecord, identity: TurnIdentity) -> None:
         """Kills what older turns left running, before anything of this turn is started."""
@@ -259,8 +270,10 @@ class Sandboxes:
             try:
                 await self.sweep()
                 await self.reap(idle_seconds)
-            except (HermaError, Unavailable) as error:
+            except HermaError as error:
                 _log.warning("sandboxes were not swept", reason=error.reason)
+            except Exception:  # noqa: BLE001  # the next round tries again
+                _log.exception("sandboxes were not swept")
             await asyncio.sleep(every)
 
     async def close(self) -> None:

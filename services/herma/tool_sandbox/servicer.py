@@ -13,7 +13,8 @@ from herma.common.errors import InvalidArgument, SandboxUnavailable
 from herma.common.ids import parse_id
 from herma.common.rpc import current_caller
 from herma.common.turn_token import TurnIdentity, TurnTokenVerifier
-from herma.tool_sandbox.sandboxes import LiveSandbox, Sandboxes
+from herma.tool_sandbox.live import LiveSandbox
+from herma.tool_sandbox.sandboxes import Sandboxes
 from herma.tool_sandbox.wire import SandboxLied, error_of, event_of, record_span
 
 _MAX_CHUNK = 4 * 1024 * 1024
@@ -153,11 +154,7 @@ class SandboxServicer(sandbox_pb2_grpc.SandboxServiceServicer):
     async def EndTurn(  # noqa: N802
         self, request: sandbox_pb2.EndTurnRequest, context: Any
     ) -> sandbox_pb2.EndTurnResponse:
-        identity = self._identity()
-        async with self._sandboxes.use(identity, "") as live:
-            await _unary(
-                live, live.stub.EndTurn, sandboxd_pb2.EndTurnRequest(epoch=identity.epoch), context
-            )
+        await self._sandboxes.end_turn(self._identity())
         return sandbox_pb2.EndTurnResponse()
 
     def _identity(self) -> TurnIdentity:
@@ -168,7 +165,8 @@ async def _follow(live: LiveSandbox, call: Any, call_id: str) -> AsyncIterator[s
     try:
         async for answer in call:
             event = event_of(answer.event)
-            if event.WhichOneof("kind") == "exited":
+            if event.WhichOneof("kind") == "exited" and call_id not in live.traced:
+                live.traced.add(call_id)
                 record_span(event.exited, call_id, str(live.record.id))
             yield event
             if event.WhichOneof("kind") in ("exited", "never_seen"):

@@ -17,6 +17,7 @@ from herma.common.errors import (
     LeaseLost,
     NotFound,
     ResourceExhausted,
+    SandboxLost,
     SandboxUnavailable,
 )
 
@@ -35,6 +36,8 @@ def error_of(failure: grpc.aio.AioRpcError) -> HermaError:
     code = failure.code()
     if code is grpc.StatusCode.FAILED_PRECONDITION:
         return LeaseLost()
+    if code is grpc.StatusCode.ABORTED:
+        return SandboxLost("the outcome of this call is no longer kept")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidArgument(details)
     if code is grpc.StatusCode.NOT_FOUND:

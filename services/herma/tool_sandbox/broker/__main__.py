@@ -38,8 +38,12 @@ async def serve(settings: BrokerSettings, lifecycle: Lifecycle) -> None:
         ],
         f"unix:{socket}",
     )
-    os.umask(0o077)
-    await server.start()
+    before = os.umask(0o177)
+    try:
+        await server.start()
+    finally:
+        # What the backend `local` starts inherits it.
+        os.umask(before)
     _log.info("serving", backend=engine.name)
     await lifecycle.stopping()
     await server.refuse()

@@ -111,6 +111,7 @@ class DockerEngine:
             nano_cpus=int(template.cpus * 1e9),
             pids_limit=template.pids,
             ipc_mode="private",
+            init=False,
             log_config=LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         )
         container.start()
