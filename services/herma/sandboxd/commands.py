@@ -32,6 +32,14 @@ _TERM_SECONDS = 2.0
 # How long output may go on after the shell ended, from children that keep the pipe open.
 _LINGER_SECONDS = 0.5
 _QUEUE = 256
+# When memory runs out, the kernel ends commands before sandboxd, however small each of them is.  The
+# command itself is an argument, so nothing in it is read twice.
+_SHELL = (
+    "/bin/sh",
+    "-c",
+    '{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; exec /bin/bash -c "$1"',
+    "sh",
+)
 # Call ids of ended turns that are remembered.
 _REMEMBERED = 20_000
 
@@ -170,7 +178,7 @@ class CommandTable:
         started = self._clock()
         try:
             process = subprocess.Popen(
-                ["/bin/bash", "-c", command],
+                [*_SHELL, command],
                 cwd=folder,
                 env={**self._base_environment(), **environment},
                 stdin=subprocess.DEVNULL,

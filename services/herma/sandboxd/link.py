@@ -16,7 +16,12 @@ _CHUNK = 256 * 1024
 
 
 async def keep_linked(outside: str, inside: str) -> None:
-    """Links the socket `outside` to the server on the socket `inside`, until cancelled."""
+    """Links the socket `outside` to the server on the socket `inside`, until cancelled.
+
+    Args:
+        outside: Path.
+        inside: Path, or an abstract name that starts with a NUL.
+    """
     pause = _FIRST_PAUSE
     while True:
         try:

@@ -72,9 +72,15 @@ class OutputWindow:
         self._write(bytes(self._kept))
 
     def _write(self, data: bytes) -> None:
-        if self._spill is None or self._spilled >= MAX_SPILL:
+        if self._spill is None:
             return
+        view = memoryview(data)[: MAX_SPILL - self._spilled]
         try:
-            self._spilled += os.write(self._spill, data[: MAX_SPILL - self._spilled])
+            while view:
+                written = os.write(self._spill, view)
+                self._spilled += written
+                view = view[written:]
         except OSError:  # a full disk must not end the command's bookkeeping
             self.close()
+            # The file lacks some of the output, which nobody could tell.
+            self.spill_path = b""

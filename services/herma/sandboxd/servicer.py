@@ -130,6 +130,12 @@ class SandboxdServicer(sandboxd_pb2_grpc.SandboxdServiceServicer):
             await _refuse(context, grpc.StatusCode.NOT_FOUND, str(error))
         except PathRefused as error:
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except OSError as error:
+            await _refuse(
+                context,
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"the file cannot be read: {os.strerror(error.errno or 0)}",
+            )
 
     async def WriteFile(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteFileRequest], context: Any

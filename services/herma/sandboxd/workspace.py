@@ -45,7 +45,7 @@ class Workspace:
             FileMissing: when a folder is missing and `make` is off.
         """
         parts = self._split(path)
-        stack = [os.open(self.top, os.O_RDONLY | os.O_DIRECTORY)]
+        stack = [self._open_top()]
         links = 0
         try:
             while True:
@@ -144,9 +144,27 @@ class Workspace:
             PathRefused, FileMissing: as `parent`.
         """
         if not [part for part in path.split(b"/") if part not in (b"", b".")]:
+            os.close(self._open_top())
             return self.top
         with self.parent(path + b"/.herma-probe") as (folder, _):
             return os.readlink(f"/proc/self/fd/{folder}".encode())
+
+    def mend(self) -> None:
+        """Makes the workspace usable again for its owner, after a command that removed or closed it."""
+        try:
+            os.mkdir(self.top, 0o700)
+        except FileExistsError:
+            mode = os.lstat(self.top).st_mode
+            if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                os.chmod(self.top, stat.S_IMODE(mode) | 0o700)
+
+    def _open_top(self) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self.mend()
+            return os.open(self.top, flags)
+        except OSError as error:
+            raise PathRefused(f"the workspace is not usable: {os.strerror(error.errno or 0)}") from error
 
     def _split(self, path: bytes) -> list[bytes]:
         if b"\0" in path or len(path) > 4096:

@@ -20,7 +20,7 @@ class ReadFileArguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     path: str = Field(min_length=1, max_length=4096, description="Path relative to the workspace.")
-    offset: int = Field(0, ge=0, description="First byte to read.")
+    offset: int = Field(0, ge=0, le=1 << 53, description="First byte to read.")
     limit: int = Field(MAX_READ_BYTES, ge=1, le=MAX_READ_BYTES, description="Bytes to read at most.")
 
 

@@ -10,6 +10,9 @@ from herma.agent_runner.domain.ledger import CallResult
 from herma.agent_runner.domain.tool import CommandOutcome, Effect, Workspace
 from herma.agent_runner.tools.text import readable
 
+# sandboxd writes no more than this to the file of a long output.
+MAX_SPILL = 64 * 1024 * 1024
+
 
 class TerminalArguments(BaseModel):
     """Arguments of `terminal`."""
@@ -17,7 +20,7 @@ class TerminalArguments(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     command: str = Field(min_length=1, max_length=100_000, description="Command for bash.")
-    timeout: float = Field(120, gt=0, le=3600, description="Seconds after which the command is killed.")
+    timeout: float = Field(120, ge=0.1, le=3600, description="Seconds after which the command is killed.")
     workdir: str = Field("", max_length=4096, description="Folder to run in, relative to the workspace.")
 
 
@@ -64,5 +67,7 @@ def render_outcome(outcome: CommandOutcome, timeout: float) -> str:
     if outcome.total_bytes <= kept:
         return f"{status}\n{readable(outcome.head + outcome.tail)}"
     gap = f"[... {outcome.total_bytes - kept} of {outcome.total_bytes} bytes left out"
-    gap += f"; all of it is in {outcome.spill_path} ...]" if outcome.spill_path else " ...]"
+    whole = outcome.total_bytes <= MAX_SPILL
+    share = "all of it is" if whole else f"the first {MAX_SPILL} bytes are"
+    gap += f"; {share} in {outcome.spill_path} ...]" if outcome.spill_path else " ...]"
     return f"{status}\n{readable(outcome.head)}\n{gap}\n{readable(outcome.tail)}"
