@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 PYTEST_ARGS ?=
+# Tests fork while gRPC runs in their process; its fork handlers would break the child.
+export GRPC_ENABLE_FORK_SUPPORT := 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up down test test-long check fmt docs protos protos-check images lock
