@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 
 import grpc
@@ -31,12 +30,11 @@ async def code_of(work) -> grpc.StatusCode:
 
 
 async def test_a_flood_of_errors_for_two_seconds(sandbox: Sandbox) -> None:
-    before = time.monotonic()
     flood, others = await asyncio.gather(
         sandbox.run("yes errors >&2", timeout=2),
         asyncio.gather(*(sandbox.run("echo between") for _ in range(5))),
     )
-    assert time.monotonic() - before < 12
+    assert flood.exited.ended_unix_nanos - flood.exited.started_unix_nanos < 6e9
     assert flood.exited.timed_out
     assert flood.exited.total_bytes > 1_000_000
     assert len(flood.kept) == 100_000
