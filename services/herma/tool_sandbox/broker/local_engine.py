@@ -6,9 +6,8 @@ The processes die with the broker; the workspaces, plain folders, stay.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
-import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,10 @@ from pathlib import Path
 from herma.common.errors import SandboxUnavailable
 from herma.tool_sandbox.domain.model import SandboxObject
 
-_PR_SET_PDEATHSIG = 1
-
 
 @dataclass(slots=True)
 class _Running:
-    process: asyncio.subprocess.Process
+    process: subprocess.Popen[bytes]
     object_id: str
 
 
@@ -50,19 +47,19 @@ class LocalEngine:
             workspace = self._workspaces / workspace_id
             workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "herma.sandboxd",
+                # Not by a fork of asyncio's or with `preexec_fn`: those run gRPC's fork handlers in the
+                # child, which break it.
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "herma.sandboxd"],
                     cwd=workspace,
                     env={
                         "HERMA_SANDBOXD_SOCKET": str(self._sockets / sandbox_id / "sandboxd.sock"),
                         "HERMA_SANDBOXD_WORKSPACE": str(workspace),
+                        "HERMA_SANDBOXD_PARENT": str(os.getpid()),
                         "PATH": os.environ.get("PATH", os.defpath),
                     },
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL,
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,  # prctl alone, no locks
                 )
             except OSError as error:
                 raise SandboxUnavailable("sandboxd cannot be started", retry_after=2) from error
@@ -76,7 +73,7 @@ class LocalEngine:
         entry = self._running.get(sandbox_id)
         if entry is None:
             return None
-        running = entry.process.returncode is None
+        running = entry.process.poll() is None
         pid = entry.process.pid if running else 0
         return SandboxObject(sandbox_id, entry.object_id, running, pid, os.getuid())
 
@@ -101,17 +98,12 @@ class LocalEngine:
         await asyncio.gather(*(_stop(entry.process) for entry in entries))
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
+async def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
         return
-    process.send_signal(signal.SIGTERM)  # sandboxd kills what runs below it
+    process.terminate()  # sandboxd kills what runs below it
     try:
-        async with asyncio.timeout(3):
-            await process.wait()
-    except TimeoutError:
+        await asyncio.to_thread(process.wait, 3)
+    except subprocess.TimeoutExpired:
         process.kill()
-        await process.wait()
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        await asyncio.to_thread(process.wait)
