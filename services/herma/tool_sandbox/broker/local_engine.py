@@ -49,7 +49,7 @@ class LocalEngine:
             try:
                 # Not by a fork of asyncio's or with `preexec_fn`: those run gRPC's fork handlers in the
                 # child, which break it.
-                process = subprocess.Popen(
+                process = subprocess.Popen(  # noqa: ASYNC220  # returns once it is spawned
                     [sys.executable, "-m", "herma.sandboxd"],
                     cwd=workspace,
                     env={
