@@ -35,6 +35,7 @@ def platform(model: ScriptedModelServer, backend: str) -> Iterator[TestPlatform]
     model.on("KEEP", calls(("write_file", {"path": "kept.txt", "content": "kept\n"})), text("written"))
     model.on("LOSE", calls(("terminal", {"command": "echo begun > begun.txt; sleep 60"})), echo_results())
     model.on("LOOK", calls(("terminal", {"command": "cat kept.txt begun.txt"})), echo_results())
+    model.on("COUNT", calls(("terminal", {"command": "grep -c run runs.txt"})), echo_results())
     model.on("PLAIN", text("plain answer", per_chunk=0.02))
     yield from platform_for(model, backend, "--runners", "2")
 
@@ -101,6 +102,8 @@ async def test_a_killed_runner_loses_and_repeats_nothing(platform: TestPlatform)
         answer = (await client.transcript(session))[-1]["content"]
         assert answer.count("run") == 1
         assert "[exit code 0]" in answer
+        # A second start would append after the answer was given.
+        assert (await client.answer(session, "COUNT the runs")).split()[-1] == "1"
 
 
 async def test_a_stopped_runner_writes_and_starts_nothing_after_its_lease(platform: TestPlatform) -> None:
@@ -108,7 +111,8 @@ async def test_a_stopped_runner_writes_and_starts_nothing_after_its_lease(platfo
         session = await client.session()
         admitted = await client.submit(session, "SLOW please")
         await wait_running(client, admitted["turn_id"])
-        pid = platform.kill(holder(platform, admitted["turn_id"]), signal.SIGSTOP)
+        stopped = holder(platform, admitted["turn_id"])
+        pid = platform.kill(stopped, signal.SIGSTOP)
         try:
             turn = await client.ended(admitted["turn_id"])
         finally:
@@ -121,6 +125,17 @@ async def test_a_stopped_runner_writes_and_starts_nothing_after_its_lease(platfo
             assert (await client.ended(other["turn_id"]))["state"] == "completed"
         assert await client.transcript(session) == before
         assert before[-1]["content"].count("run") == 1
+        renewed = f"SELECT 1 FROM authority.leases WHERE turn_id = '{admitted['turn_id']}'"
+        assert platform.sql("authority", renewed) == []
+        log = platform.data / "logs" / f"{stopped}.log"
+
+        def woke() -> bool:
+            lines = log.read_text("utf-8", "replace").splitlines()
+            return any("lease_lost" in line and admitted["turn_id"] in line for line in lines)
+
+        await eventually(woke, "the stopped runner wakes and gives its attempt up")
+        await asyncio.sleep(6)  # as long as the command takes: time for a second start to show
+        assert (await client.answer(session, "COUNT the runs")).split()[-1] == "1"
 
 
 @pytest.mark.parametrize(
