@@ -34,21 +34,12 @@ class SandboxClient:
         Raises:
             SandboxUnavailable: after two minutes of trying.
         """
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                response = await self._peer.call(
-                    self._stub.Acquire,
-                    sandbox_pb2.AcquireRequest(),
-                    timeout=30,
-                    turn_token=token(),
-                    retry=True,
-                )
-                return SessionWorkspace(self._peer, self._stub, token, response.instance)
-            except (Unavailable, DeadlineExceeded) as error:
-                if time.monotonic() >= until:
-                    raise SandboxUnavailable(error.message) from error
-                await asyncio.sleep(min(error.retry_after or 0.5, 5.0))
+        response = await _patiently(
+            lambda: self._peer.call(
+                self._stub.Acquire, sandbox_pb2.AcquireRequest(), timeout=30, turn_token=token()
+            )
+        )
+        return SessionWorkspace(self._peer, self._stub, token, response.instance)
 
     async def end_turn(self, token: str) -> None:
         """The turn is over: what it left running may be killed."""
@@ -119,22 +110,11 @@ class SessionWorkspace:
 
     async def read_file(self, path: bytes, offset: int, limit: int) -> FileContent:
         """See `domain.tool.Workspace`."""
-        return await self._patiently(lambda: self._read_file(path, offset, limit))
+        return await _patiently(lambda: self._read_file(path, offset, limit))
 
     async def write_file(self, call_id: str, path: bytes, content: bytes) -> bool:
         """See `domain.tool.Workspace`."""
-        return await self._patiently(lambda: self._write_file(call_id, path, content))
-
-    async def _patiently(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Repeats what is harmless to repeat while tool-sandbox or the engine is away."""
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return await work()
-            except (Unavailable, DeadlineExceeded) as error:
-                if time.monotonic() >= until:
-                    raise SandboxUnavailable(error.message) from error
-                await asyncio.sleep(min(error.retry_after or 0.2, 2.0))
+        return await _patiently(lambda: self._write_file(call_id, path, content))
 
     async def _read_file(self, path: bytes, offset: int, limit: int) -> FileContent:
         size, parts = 0, []
@@ -168,6 +148,22 @@ class SessionWorkspace:
             self._stub.WriteFile, parts(), timeout=60, turn_token=self._token()
         )
         return bool(response.created)
+
+
+async def _patiently(work: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Repeats what is harmless to repeat while tool-sandbox or the engine is away.
+
+    Raises:
+        SandboxUnavailable: after two minutes.
+    """
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return await work()
+        except (Unavailable, DeadlineExceeded) as error:
+            if time.monotonic() >= until:
+                raise SandboxUnavailable(error.message) from error
+            await asyncio.sleep(min(error.retry_after or 0.2, 2.0))
 
 
 def _outcome(exited: sandbox_pb2.CommandExited) -> CommandOutcome:

@@ -45,7 +45,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def splice(one: Streams, other: Streams) -> None:
-    """Passes bytes both ways until either side ends."""
+    """Passes bytes both ways until either side ends.
+
+    tool-sandbox has its like: what runs in a sandbox imports nothing of the platform's.
+    """
     tasks = [
         asyncio.ensure_future(_pump(one[0], other[1])),
         asyncio.ensure_future(_pump(other[0], one[1])),

@@ -55,11 +55,6 @@ class Bell:
         finally:
             self._waiters.discard(waiter)
 
-    @property
-    def is_idle(self) -> bool:
-        """Nobody waits."""
-        return not self._waiters
-
 
 class SessionBell:
     """The bell of one session, kept in the belfry while somebody listens."""

@@ -26,6 +26,7 @@ from herma.tool_sandbox.domain.model import Engine, SandboxObject, SandboxRecord
 from herma.tool_sandbox.link import DialTimeout, SandboxLink
 from herma.tool_sandbox.live import LiveSandbox
 from herma.tool_sandbox.store import SandboxStore
+from herma.tool_sandbox.wire import error_of
 
 _log = logger(__name__)
 
@@ -134,8 +135,8 @@ class Sandboxes:
             await live.stub.EndTurn(
                 sandboxd_pb2.EndTurnRequest(epoch=identity.epoch), metadata=live.metadata, timeout=10
             )
-        except grpc.aio.AioRpcError as error:
-            raise SandboxUnavailable("the sandbox does not answer", retry_after=0.5) from error
+        except grpc.aio.AioRpcError as failure:
+            raise error_of(failure) from failure
         await self._store.settle(record, identity.turn_id)
 
     @asynccontextmanager
