@@ -1,5 +1,7 @@
-"""Builds the sandbox images: `herma-base:dev`, on a Debian base of our own where no registry is near.
+"""Builds the sandbox images: `herma-base:dev`.
 
+The base is `HERMA_IMAGE_BASE` if set; else a Debian made here by mmdebstrap, which needs root and a
+Debian mirror and no registry; else, for whoever is not root, `debian:bookworm-slim` of a registry.
 Standard library only.  Does nothing when an image with the same inputs is there already.
 """
 
@@ -18,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TAG = "herma-base:dev"
 DEBIAN = "herma-debian:bookworm"
+REGISTRY_DEBIAN = "debian:bookworm-slim"
 PACKAGES = ("python3", "bash", "coreutils", "git", "ripgrep", "procps", "ca-certificates")
 WHEELS = ("grpcio", "protobuf", "typing-extensions")
 SOURCES = (
@@ -43,9 +46,10 @@ def main() -> None:
     if label(TAG) == content:
         print(f"{TAG} is up to date")
         return
-    if not base:
+    if not base and can_make_debian():
         base = DEBIAN
         make_debian()
+    base = base or REGISTRY_DEBIAN
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
         assemble(context, pins)
@@ -93,6 +97,11 @@ def label(tag: str) -> str:
     return found.stdout.strip() if found.returncode == 0 else ""
 
 
+def can_make_debian() -> bool:
+    """Whether mmdebstrap can be used here: as root, and there already or to be installed."""
+    return os.getuid() == 0 and any(shutil.which(tool) for tool in ("mmdebstrap", "apt-get"))
+
+
 def make_debian() -> None:
     """Imports a minimal Debian as an image, unless it is there."""
     packages = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:16]
@@ -100,8 +109,6 @@ def make_debian() -> None:
     inspected = subprocess.run(["docker", "image", "inspect", tag], capture_output=True, check=False)
     if inspected.returncode != 0:
         if shutil.which("mmdebstrap") is None:
-            if os.getuid() != 0:
-                sys.exit("mmdebstrap is missing; install it, or set HERMA_IMAGE_BASE")
             run("apt-get", "update", "-qq")
             run("apt-get", "install", "-y", "-qq", "--no-install-recommends", "mmdebstrap")
         print("making a Debian base (about a minute)", flush=True)
