@@ -26,6 +26,12 @@ _SESSION = """
 """
 
 
+_QUEUED = """
+    SELECT count(*) FROM authority.turns
+    WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
+"""
+
+
 class SessionStore:
     """Sessions of a caller.  What is not the caller's does not exist."""
 
@@ -144,14 +150,7 @@ class SessionStore:
                         UUID(known["turn_id"]), session_id, known["position"], known["cursor"]
                     )
             session = await lock_session(connection, tenant, session_id, principal)
-            position = await connection.fetchval(
-                """
-                SELECT count(*) FROM authority.turns
-                WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
-                """,
-                tenant,
-                session_id,
-            )
+            position = await connection.fetchval(_QUEUED, tenant, session_id)
             turn_id = self._new_id()
             cursor = session.emit("turn.queued", turn_id, {"position": position})
             await connection.execute(
