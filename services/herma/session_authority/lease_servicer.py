@@ -52,8 +52,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
     def close(self) -> None:
         """Lets long polls end now: this replica stops."""
         self._closing = True
-        self._belfry.work.ring()
-        self._belfry.signals.ring()
+        self._belfry.ring_all()
 
     async def Claim(  # noqa: N802  # the proto's name
         self, request: lease_pb2.ClaimRequest, context: Any
@@ -84,7 +83,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
                 )
                 return lease_pb2.ClaimResponse(
                     lease=wire.lease_message(
-                        lease, self._signer.sign(identity), self._leases.ttl.total_seconds()
+                        lease, self._token(identity), self._leases.ttl.total_seconds()
                     )
                 )
             left = until - time.monotonic()
@@ -99,7 +98,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         identity = self._identity()
         asked = await self._leases.renew(identity)
         fresh = replace(identity, expires_at=int(time.time()) + _TOKEN_SECONDS)
-        response = lease_pb2.RenewResponse(turn_token=self._signer.sign(fresh), interrupt_requested=asked)
+        response = lease_pb2.RenewResponse(turn_token=self._token(fresh), interrupt_requested=asked)
         response.ttl.FromTimedelta(self._leases.ttl)
         return response
 
@@ -109,7 +108,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         identity = self._identity()
         outcome = await self._ledger.append(identity, wire.step_of(request))
         self._belfry.ring_session(identity.session_id)
-        if request.HasField("finish"):
+        if outcome.is_runnable:
             self._belfry.ring_work()
         return lease_pb2.AppendResponse(
             message_ids=wire.ids(outcome.message_ids),
@@ -148,6 +147,11 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
                 yield lease_pb2.WatchSignalsResponse(turn_id=str(turn_id), epoch=epoch, kind="interrupt")
             told = set(current)
             await self._belfry.signals.wait(ticket, _POLL_SECONDS)
+
+    def _token(self, identity: TurnIdentity) -> str:
+        token = self._signer.sign(identity)
+        self._verifier.remember(token, identity)
+        return token
 
     def _identity(self) -> TurnIdentity:
         return self._verifier.verify(current_caller().turn_token)

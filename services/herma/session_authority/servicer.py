@@ -104,7 +104,8 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
             request.idempotency_key,
             request.traceparent,
         )
-        self._belfry.ring_work()
+        if admitted.is_runnable:
+            self._belfry.ring_work()
         self._belfry.ring_session(session_id)
         return session_pb2.SubmitResponse(
             turn_id=str(admitted.turn_id),

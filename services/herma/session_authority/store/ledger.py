@@ -120,12 +120,13 @@ class LedgerStore:
                 await writer.write(operation)
             if step.finish is not None:
                 await writer.write(step.finish)
-            await writer.close(identity.epoch, step)
+            is_runnable = await writer.close(identity.epoch, step)
             return StepOutcome(
                 tuple(writer.message_ids),
                 tuple(writer.call_ids),
                 ground.session.last_seq,
                 ground.turn.interrupt_requested,
+                is_runnable,
             )
 
 
@@ -312,8 +313,8 @@ class _StepWriter:
             self.new_id,
         )
 
-    async def close(self, epoch: int, step: Step) -> None:
-        """Records the step itself; the last thing of it."""
+    async def close(self, epoch: int, step: Step) -> bool:
+        """Records the step itself, the last thing of it; whether a turn may be claimed then."""
         await self.session.connection.execute(
             _CLOSE,
             self.session.tenant_id,
@@ -326,7 +327,7 @@ class _StepWriter:
             self.call_ids,
             self.session.last_seq,
         )
-        await self.session.flush()
+        return await self.session.flush()
 
     def _check_open(self, message_id: UUID) -> None:
         if self.turn.open_message_id != message_id:

@@ -43,6 +43,7 @@ _FLUSH = """
                AND t.state IN ('queued', 'running', 'waiting')
              ORDER BY t.seq LIMIT 1) AS attempt) waiting
     WHERE s.tenant_id = $1 AND s.id = $2
+    RETURNING s.runnable_since IS NOT NULL
 """
 
 
@@ -79,13 +80,13 @@ class LockedSession:
         self.epoch += 1
         return self.epoch
 
-    async def flush(self) -> None:
+    async def flush(self) -> bool:
         """Writes the gathered events and the counters, and derives whether a turn may be claimed.
 
         The last statement of a change: it sees the leases and turns that those before it wrote.
         """
         events, self._events = self._events, []
-        await self.connection.execute(
+        is_runnable: bool = await self.connection.fetchval(
             _FLUSH,
             self.tenant_id,
             self.id,
@@ -98,6 +99,7 @@ class LockedSession:
             self.epoch,
             self.new_system_prompt,
         )
+        return is_runnable
 
 
 @asynccontextmanager

@@ -169,7 +169,7 @@ class SessionStore:
                 traceparent,
                 session.profile_id,
             )
-            await session.flush()
+            is_runnable = await session.flush()
             if idempotency_key:
                 await store_answer(
                     connection,
@@ -179,7 +179,7 @@ class SessionStore:
                     idempotency_key,
                     {"turn_id": str(turn_id), "position": position, "cursor": cursor},
                 )
-            return Admission(turn_id, session_id, position, cursor)
+            return Admission(turn_id, session_id, position, cursor, is_runnable)
 
     async def turn(self, caller: Caller, turn_id: UUID) -> Turn:
         """One turn with its calls.
