@@ -114,7 +114,7 @@ def _apis(
             leases,
             frozenset({"agent-runner"}),
             untraced=frozenset(
-                f"/{lease_api}/{method}" for method in ("Claim", "Renew", "PublishDelta", "WatchSignals")
+                f"/{lease_api}/{method}" for method in ("Claim", "Renew", "PublishDeltas", "WatchSignals")
             ),
         ),
     ]
