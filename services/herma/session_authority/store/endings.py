@@ -13,6 +13,13 @@ _UNKNOWN = (
     "The outcome of this call is unknown: it was started, and its result was lost. "
     "It may or may not have taken effect."
 )
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
 
 
 async def end_turn(
@@ -49,7 +56,9 @@ async def end_turn(
         """
         UPDATE authority.turns SET state = $3, exit_reason = $4, error = $5, ended_at = now(),
             ended_seq = $6, started_at = coalesce(started_at, now()), open_message_id = NULL
-        WHERE tenant_id = $1 AND id = $2 RETURNING input_tokens, output_tokens, attempt
+        WHERE tenant_id = $1 AND id = $2
+        RETURNING input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
+                  reasoning_tokens, attempt
         """,
         session.tenant_id,
         turn_id,
@@ -67,10 +76,7 @@ async def end_turn(
             "exit_reason": exit_reason,
             **({"error": error} if error else {}),
             "attempt": usage["attempt"],
-            "usage": {
-                "input_tokens": usage["input_tokens"],
-                "output_tokens": usage["output_tokens"],
-            },
+            "usage": {name: usage[name] for name in _TOKENS},
         },
     )
     leased = await session.connection.fetchval(

@@ -275,8 +275,9 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         f"""
         SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
                t.last_step, t.iterations, t.interrupt_requested, t.open_message_id,
-               t.attempt_context, p.name AS profile_name, v.spec
+               t.attempt_context, p.name AS profile_name, v.spec, s.instructions
         FROM authority.leases l
+        JOIN authority.sessions s ON s.tenant_id = l.tenant_id AND s.id = l.session_id
         JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
         JOIN authority.profiles p ON p.tenant_id = t.tenant_id AND p.id = t.profile_id
         JOIN authority.profile_versions v ON v.tenant_id = t.tenant_id
@@ -304,4 +305,5 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         previous_attempt=row["attempt_context"],
         iterations=row["iterations"],
         interrupt_requested=row["interrupt_requested"],
+        instructions=row["instructions"],
     )
