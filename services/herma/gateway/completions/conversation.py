@@ -61,10 +61,12 @@ def read_conversation(body: ChatCompletionRequest, session_id: str) -> Conversat
     instructions: list[str] = []
     for number, message in enumerate(body.messages):
         _check(message, number)
+        text = message.content or message.refusal
         if message.role in _INSTRUCTING:
-            instructions.append(message.content)
-        else:
-            earlier.append(Utterance(message.role, message.content or message.refusal))
+            instructions.append(text)
+        elif text or message.role == "user":
+            # An answer that says nothing is left out: model servers refuse it.
+            earlier.append(Utterance(message.role, text))
     last = len(body.messages) - 1
     if body.messages[last].role != "user":
         raise _wrong(f"messages.{last}.role", "the last message must be the user's")
