@@ -14,7 +14,7 @@ from typing import Any
 
 from herma.common.problem import PROBLEM_MEDIA_TYPE
 
-_OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+_OPENAI_PATHS = re.compile(r"/v1/(chat|models)(/|$)")
 
 # Reasons whose code OpenAI's clients know; the others keep their reason, in lower case.
 _CODES = {
@@ -40,7 +40,7 @@ class Shaped:
 
 def speaks_openai(path: str) -> bool:
     """Whether OpenAI's clients use this path."""
-    return path.startswith(_OPENAI_PATHS[0]) or re.match(r"/v1/models(/|$)", path) is not None
+    return _OPENAI_PATHS.match(path) is not None
 
 
 def shaped(path: str, problem: Mapping[str, Any], headers: Mapping[str, str]) -> Shaped:
@@ -50,9 +50,14 @@ def shaped(path: str, problem: Mapping[str, Any], headers: Mapping[str, str]) ->
         problem: `status`, `detail`, `reason`, and perhaps `errors`, as `common.problem` makes them.
         headers: What goes with it in any shape.
     """
-    status = int(problem["status"])
     if not speaks_openai(path):
-        return Shaped(status, PROBLEM_MEDIA_TYPE, problem, headers)
+        return Shaped(int(problem["status"]), PROBLEM_MEDIA_TYPE, problem, headers)
+    return shaped_as_openai(problem, headers)
+
+
+def shaped_as_openai(problem: Mapping[str, Any], headers: Mapping[str, str]) -> Shaped:
+    """A refusal in OpenAI's shape; see `shaped`."""
+    status = int(problem["status"])
     more = dict(headers)
     if status in _AWAY:
         status = 503

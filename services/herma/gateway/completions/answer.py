@@ -18,13 +18,14 @@ from fastapi.responses import JSONResponse
 from herma.api.session.v1 import session_pb2
 from herma.common.errors import HermaError, Internal, Unauthenticated, Unavailable
 from herma.common.logs import logger
+from herma.common.problem import problem
 from herma.gateway import errors
 from herma.gateway.attendance import Departure, Receive, attend
 from herma.gateway.completions.assembly import Assembly
 from herma.gateway.completions.outcome import Answered, Failed
-from herma.gateway.completions.wording import Wording, error_chunk
+from herma.gateway.completions.wording import Wording
 from herma.gateway.pace import Pace
-from herma.gateway.shapes import openai_error
+from herma.gateway.shapes import openai_error, shaped_as_openai
 from herma.gateway.sse import EventStream, Send
 
 _log = logger(__name__)
@@ -66,8 +67,8 @@ def streamed_answer(items: Items, wording: Wording, listener: Listener) -> Event
         pace=listener.pace,
         headers=listener.headers,
         farewells={
-            Departure.RIGHTS: error_chunk(_REVOKED),
-            Departure.GATEWAY: error_chunk(_STOPPING),
+            Departure.RIGHTS: wording.error(_REVOKED),
+            Departure.GATEWAY: wording.error(_STOPPING),
         },
     )
 
@@ -87,12 +88,14 @@ async def _chunks(items: Items, wording: Wording) -> AsyncIterator[bytes]:
     except HermaError as error:
         outcome = _refused(error)
     outcome = outcome or _LOST
-    yield wording.end(outcome) if isinstance(outcome, Answered) else error_chunk(outcome)
+    yield wording.end(outcome) if isinstance(outcome, Answered) else wording.error(outcome)
 
 
 def _refused(error: HermaError) -> Failed:
     _log.warning("a turn's events were refused", reason=error.reason)
-    return Failed(503, "server_error", error.reason.lower(), error.message)
+    shape = shaped_as_openai(problem(error), {})
+    told = shape.body["error"]
+    return Failed(shape.status, told["type"], told["code"], told["message"])
 
 
 class WholeAnswer(Response):

@@ -78,7 +78,6 @@ class Wording:
         usage = {"usage": None} if self.with_usage else {}
         return data_line({**self._head, "choices": [choice], **usage})
 
-
-def error_chunk(failed: Failed) -> bytes:
-    """An error in mid-stream.  Nothing follows it, so that nobody takes what came for an answer."""
-    return data_line(openai_error(failed.message, failed.kind, failed.code))
+    def error(self, failed: Failed) -> bytes:
+        """An error in mid-stream.  Nothing follows it, so that nobody takes what came for an answer."""
+        return data_line(openai_error(failed.message, failed.kind, failed.code))
