@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 import herma
 from herma.common.app import Lifecycle, run
+from herma.common.ids import UuidV7Factory
 from herma.common.logs import logger
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
 from herma.gateway import errors, openapi
@@ -53,6 +54,7 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
     app.state.doorkeeper = Doorkeeper(authority)
     app.state.stopping = stopping
     app.state.pace = pace
+    app.state.new_id = UuidV7Factory()
     errors.install(app)
     openapi.install(app)
     for module in (

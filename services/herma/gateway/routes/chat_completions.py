@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -55,7 +54,9 @@ async def create_chat_completion(
     conversation = read_conversation(body, known_id(session, "session") if session else "")
     if conversation.session_id:
         await _check_session(authority, visitor.caller, conversation)
-    admitted = await _submit(authority, visitor.caller, conversation, idempotency_key)
+    # Without a key of the client's, one of our own: the authority may be asked twice all the same.
+    key = _derived(idempotency_key or str(request.app.state.new_id()))
+    admitted = await _submit(authority, visitor.caller, conversation, key)
     pace, stopping = request.app.state.pace, request.app.state.stopping
     items = follow(
         lambda after: authority.subscribe(visitor.caller, admitted.session_id, after, admitted.turn_id),
@@ -99,8 +100,7 @@ async def _submit(
         session_id=conversation.session_id,
         content=conversation.content,
         mode="queue",
-        # Without a key of the client's, one of our own: the authority may be asked twice all the same.
-        idempotency_key=_derived(idempotency_key or uuid.uuid4().hex),
+        idempotency_key=idempotency_key,
         traceparent=telemetry.traceparent(),
         fingerprint=conversation.fingerprint,
     )
