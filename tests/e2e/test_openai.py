@@ -25,6 +25,7 @@ from tests.support.model_server import (
     ScriptedModelServer,
     Step,
     calls,
+    fault_status,
     text,
     unknown_tool,
 )
@@ -56,6 +57,7 @@ def platform(model: ScriptedModelServer) -> Iterator[TestPlatform]:
         calls(("terminal", {"command": "echo found"}), text="I look first."),
         text("Then I answer."),
     )
+    model.on("DENIED", fault_status(400))
     model.on("FOREVER", unknown_tool())
     model.on("CURTAILED", Step(_curtailed))
     model.on("SCRIPT", _scripted)
@@ -164,6 +166,8 @@ def test_litellm_is_a_client(platform: TestPlatform) -> None:
     content = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
     assert content == "I look first.\n\nThen I answer."
     assert any(getattr(c, "usage", None) and c.usage.prompt_tokens == 22 for c in chunks)
+    with pytest.raises(litellm.ServiceUnavailableError, match="refused the request"):
+        list(litellm.completion(messages=user("DENIED"), stream=True, **options))
     with pytest.raises(litellm.NotFoundError):
         litellm.completion(messages=user("PLAIN"), **{**options, "model": "openai/nobody"})
     with pytest.raises(litellm.AuthenticationError):

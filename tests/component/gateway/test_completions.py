@@ -264,12 +264,18 @@ async def test_an_answer_ends_when_its_key_is_revoked(
     await until(lambda: authority.subscribers == 0)
 
 
+@pytest.mark.parametrize("key", ["once", ""])
 @pytest.mark.parametrize("body", [ASK, STREAM])
 async def test_a_gateway_that_stops_says_where_the_answer_is(
-    client: httpx.AsyncClient, authority: WireAuthority, gateway: Gateway, body: dict[str, Any]
+    client: httpx.AsyncClient,
+    authority: WireAuthority,
+    gateway: Gateway,
+    body: dict[str, Any],
+    key: str,
 ) -> None:
+    headers = {"Idempotency-Key": key} if key else {}
     async with asyncio.timeout(5):
-        asking = asyncio.create_task(client.post(PATH, json=body))
+        asking = asyncio.create_task(client.post(PATH, json=body, headers=headers))
         await until(lambda: authority.subscribers == 1)
         gateway.stopping.set()
         answer = await asking
@@ -277,6 +283,8 @@ async def test_a_gateway_that_stops_says_where_the_answer_is(
         error = refusal_of(answer, 503, "unavailable")
         assert answer.headers["retry-after"] == "1"
         assert answer.headers["x-herma-turn"] == authority.turn_id
+        # Without a key the client's library would start another turn by trying again.
+        assert answer.headers.get("x-should-retry") == (None if key else "false")
     else:
         error = chunks_of(answer.text)[-1]["error"]
     assert "Idempotency-Key" in error["message"]

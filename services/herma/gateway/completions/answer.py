@@ -43,12 +43,16 @@ _LOST = Failed(500, "server_error", "internal", "The turn's events came to no en
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who waits for an answer, and what is told besides it."""
+    """Who waits for an answer, and what is told besides it.
+
+    `has_key`: the client named an idempotency key, so that it may ask again without another turn.
+    """
 
     recheck: Callable[[], Awaitable[object]]
     stopping: asyncio.Event
     pace: Pace
     headers: Mapping[str, str]
+    has_key: bool
 
 
 Items = AsyncIterator[session_pb2.SubscribeResponse]
@@ -160,4 +164,7 @@ class WholeAnswer(Response):
     def _refusal(self, error: HermaError) -> Response:
         response = errors.response_of(self._request, error)
         response.headers.update(self._listener.headers)
+        if not self._listener.has_key:
+            # The turn was admitted, and trying again by itself a library would start another.
+            response.headers["x-should-retry"] = "false"
         return response

@@ -67,7 +67,9 @@ async def create_chat_completion(
     options = body.stream_options
     wording = Wording(admitted.turn_id, body.model, bool(options and options.include_usage))
     headers = {"X-Herma-Session": admitted.session_id, "X-Herma-Turn": admitted.turn_id}
-    listener = Listener(lambda: visitor_of(request), stopping, pace, headers)
+    listener = Listener(
+        lambda: visitor_of(request), stopping, pace, headers, has_key=bool(idempotency_key)
+    )
     if body.stream:
         return streamed_answer(items, wording, listener)
     return WholeAnswer(request, items, wording, listener)
