@@ -187,7 +187,7 @@ class Runner:
 
         async def build() -> str:
             notes = await self._notes.snapshot(keeper.turn_token)
-            return build_system_prompt(persona, notes, self._clock.now())
+            return build_system_prompt(persona, notes, self._clock.now(), instructions=lease.instructions)
 
         return build
 

@@ -11,15 +11,26 @@ from fastapi import FastAPI
 
 import herma
 from herma.common.app import Lifecycle, run
+from herma.common.ids import UuidV7Factory
 from herma.common.logs import logger
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
 from herma.gateway import errors, openapi
 from herma.gateway.auth import Doorkeeper
 from herma.gateway.authority import Authority
 from herma.gateway.limits import BodyLimit
-from herma.gateway.routes import events, health, keys, messages, sessions, tenants, turns
+from herma.gateway.pace import Pace
+from herma.gateway.routes import (
+    chat_completions,
+    events,
+    health,
+    keys,
+    messages,
+    models,
+    sessions,
+    tenants,
+    turns,
+)
 from herma.gateway.settings import GatewaySettings
-from herma.gateway.sse import Pace
 from herma.gateway.tracing import ServerSpans
 
 NAME = "gateway"
@@ -43,9 +54,20 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
     app.state.doorkeeper = Doorkeeper(authority)
     app.state.stopping = stopping
     app.state.pace = pace
+    app.state.new_id = UuidV7Factory()
     errors.install(app)
     openapi.install(app)
-    for module in (sessions, messages, events, turns, keys, tenants, health):
+    for module in (
+        sessions,
+        messages,
+        events,
+        turns,
+        keys,
+        tenants,
+        chat_completions,
+        models,
+        health,
+    ):
         app.include_router(module.router)
     app.add_middleware(BodyLimit)
     app.add_middleware(ServerSpans)

@@ -116,6 +116,25 @@ class Authority:
         )
         return found
 
+    async def submit_request(self, request: session_pb2.SubmitRequest) -> session_pb2.SubmitResponse:
+        """Admits a turn; the request carries an idempotency key, so it is repeated as needed."""
+        found: session_pb2.SubmitResponse = await self._peer.call(
+            self._sessions.Submit, request, timeout=_TIMEOUT, retry=True
+        )
+        return found
+
+    async def list_profile_names(
+        self, caller: ledger_pb2.Caller, name: str = ""
+    ) -> list[session_pb2.ProfileName]:
+        """The caller's profiles by name; with `name` only that one, if there is one."""
+        response = await self._peer.call(
+            self._sessions.ListProfileNames,
+            session_pb2.ListProfileNamesRequest(caller=caller, name=name),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return list(response.profiles)
+
     async def get_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> ledger_pb2.Turn:
         """Reads a turn."""
         response = await self._peer.call(

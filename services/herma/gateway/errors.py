@@ -1,7 +1,8 @@
-"""Every refusal as a problem document (RFC 9457) with a stable `reason`."""
+"""Every refusal with a stable reason; how it looks is decided by `shapes`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,7 +12,8 @@ from starlette.exceptions import HTTPException
 
 from herma.common.errors import HermaError, Internal, InvalidArgument, NotFound
 from herma.common.logs import logger
-from herma.common.problem import PROBLEM_MEDIA_TYPE, headers_of, problem, status_of
+from herma.common.problem import headers_of, problem
+from herma.gateway.shapes import shaped
 
 # A hostile body may have any number of unknown fields, with any names.
 _MOST_FIELDS = 32
@@ -28,32 +30,39 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_unforeseen)
 
 
-def response_of(error: HermaError) -> JSONResponse:
-    """The response for an error."""
+def response_of(request: Request, error: HermaError) -> JSONResponse:
+    """The response for an error, in the shape of the request's path."""
+    return _response(request, problem(error), headers_of(error))
+
+
+def _response(
+    request: Request, document: Mapping[str, Any], headers: Mapping[str, str] | None
+) -> JSONResponse:
+    shape = shaped(request.scope["path"], document, headers or {})
     return JSONResponse(
-        problem(error),
-        status_code=status_of(error),
-        headers=headers_of(error),
-        media_type=PROBLEM_MEDIA_TYPE,
+        shape.body,
+        status_code=shape.status,
+        headers=dict(shape.headers),
+        media_type=shape.media_type,
     )
 
 
-async def _on_herma_error(_request: Request, error: Exception) -> JSONResponse:
+async def _on_herma_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HermaError)
-    return response_of(error)
+    return response_of(request, error)
 
 
-async def _on_validation_error(_request: Request, error: Exception) -> JSONResponse:
+async def _on_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     fields: dict[str, str] = {}
     for item in error.errors()[:_MOST_FIELDS]:
         if item["type"] == "json_invalid":
-            return response_of(_not_json())
+            return response_of(request, _not_json())
         # The location starts with where the field is: body, query, path or header.
         name = ".".join(str(part) for part in item["loc"][1:]) or "body"
         text = "is not a known field" if item["type"] == "extra_forbidden" else str(item["msg"])
         fields[_printable(name)] = text
-    return response_of(InvalidArgument("the request is malformed", fields=fields))
+    return response_of(request, InvalidArgument("the request is malformed", fields=fields))
 
 
 def _not_json() -> InvalidArgument:
@@ -65,13 +74,13 @@ def _printable(name: str) -> str:
     return name[:_MOST_NAME].encode("utf-8", "replace").decode()
 
 
-async def _on_http_error(_request: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return response_of(NotFound("no such resource"))
+        return response_of(request, NotFound("no such resource"))
     if error.status_code == 400:
         # FastAPI's own: a body that it could not decode.
-        return response_of(_not_json())
+        return response_of(request, _not_json())
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": str(error.detail),
@@ -79,11 +88,9 @@ async def _on_http_error(_request: Request, error: Exception) -> JSONResponse:
         "detail": str(error.detail),
         "reason": "METHOD_NOT_ALLOWED" if error.status_code == 405 else "INVALID_ARGUMENT",
     }
-    return JSONResponse(
-        body, status_code=error.status_code, headers=error.headers, media_type=PROBLEM_MEDIA_TYPE
-    )
+    return _response(request, body, error.headers)
 
 
 async def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:
     _log.error("a request failed unexpectedly", path=request.url.path, exc_info=error)
-    return response_of(Internal("internal error; see the service's log"))
+    return response_of(request, Internal("internal error; see the service's log"))

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from herma.common.problem import PROBLEM_MEDIA_TYPE
+from herma.gateway.shapes import shaped
 
 MAX_BODY = 1024 * 1024
 MAX_DEPTH = 32
@@ -50,7 +50,7 @@ class BodyLimit:
         # With `Expect`, the client sends nothing until it is asked to.
         rest = None if b"expect" in headers else receive
         if not announced.isdigit() or int(announced) > MAX_BODY:
-            await _answer(send, _TOO_LARGE, rest)
+            await _answer(scope, send, _TOO_LARGE, rest)
             return
         body = bytearray()
         while True:
@@ -59,12 +59,12 @@ class BodyLimit:
                 return
             body += message.get("body", b"")
             if len(body) > MAX_BODY:
-                await _answer(send, _TOO_LARGE, receive)
+                await _answer(scope, send, _TOO_LARGE, receive)
                 return
             if not message.get("more_body"):
                 break
         if _depth(body) > MAX_DEPTH:
-            await _answer(send, _TOO_DEEP, None)
+            await _answer(scope, send, _TOO_DEEP, None)
             return
         given = False
 
@@ -102,15 +102,16 @@ def _depth(body: bytearray) -> int:
     return deepest
 
 
-async def _answer(send: Any, document: dict[str, Any], rest: Any) -> None:
+async def _answer(scope: Any, send: Any, document: dict[str, Any], rest: Any) -> None:
     """Refuses, and throws away what `rest` still brings."""
-    body = json.dumps(document).encode()
+    shape = shaped(scope["path"], document, {})
+    body = json.dumps(shape.body).encode()
     await send(
         {
             "type": "http.response.start",
-            "status": document["status"],
+            "status": shape.status,
             "headers": [
-                (b"content-type", PROBLEM_MEDIA_TYPE.encode()),
+                (b"content-type", shape.media_type.encode()),
                 (b"content-length", str(len(body)).encode()),
                 (b"connection", b"close"),
             ],

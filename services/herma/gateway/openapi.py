@@ -1,7 +1,7 @@
 """The OpenAPI document, told the truth about refusals and keys.
 
-FastAPI documents refusals as `application/json` and its own 422; ours are problem documents, and
-malformed requests answer 400.
+FastAPI documents refusals as `application/json` and its own 422; ours are problem documents (except on
+OpenAI's paths), and malformed requests answer 400.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from herma.common.problem import PROBLEM_MEDIA_TYPE
+from herma.gateway.shapes import speaks_openai
 
 _SCHEME = "ApiKey"
 
@@ -35,14 +36,15 @@ def install(app: FastAPI) -> None:
 
 
 def _corrected(document: dict[str, Any]) -> dict[str, Any]:
-    for path in document["paths"].values():
+    for address, path in document["paths"].items():
         for operation in path.values():
             operation["security"] = [{_SCHEME: []}]
             responses = operation["responses"]
             responses.pop("422", None)
             for status, response in responses.items():
                 content = response.get("content", {})
-                if status >= "400" and "application/json" in content:
+                problem = status >= "400" and not speaks_openai(address)
+                if problem and "application/json" in content:
                     content[PROBLEM_MEDIA_TYPE] = content.pop("application/json")
     components = document["components"]
     for name in ("HTTPValidationError", "ValidationError"):

@@ -1,8 +1,7 @@
-"""A session's events as server-sent events (WHATWG HTML, "Server-sent events").
+"""Server-sent events (WHATWG HTML, "Server-sent events"), and a session's stream in that form.
 
 Numbered events carry `id:`; streamed text does not.  When session-authority goes away, the stream goes
-on from the last number by itself, so a client notices nothing.  Nothing outlives the response: whoever
-ends first (client, rights, gateway, the asked turn) ends the subscription too.
+on from the last number by itself, so a client notices nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +10,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
 
 from fastapi import Response
 
 from herma.api.session.v1 import session_pb2
-from herma.common.errors import HermaError, Kind
+from herma.common.errors import HermaError
 from herma.common.logs import logger
+from herma.gateway.attendance import Departure, Receive, attend
+from herma.gateway.pace import Pace
 
 MEDIA_TYPE: Final = "text/event-stream"
 
@@ -28,135 +28,90 @@ _HEADERS: Final = {
     "X-Accel-Buffering": "no",
     "Content-Type": MEDIA_TYPE,
 }
-# Failures after which the stream goes on; INTERNAL is what a transport cut in mid-message looks like.
-_PASSING: Final = frozenset({Kind.UNAVAILABLE, Kind.DEADLINE, Kind.CANCELLED, Kind.INTERNAL})
-_REVOKED: Final = frozenset({Kind.UNAUTHENTICATED, Kind.FORBIDDEN})
 
 _log = logger(__name__)
 
-Subscribe = Callable[[int], AsyncIterator[session_pb2.SubscribeResponse]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How often things happen on a stream, in seconds.
-
-    `heartbeat`: a comment that keeps proxies from closing an idle stream.  `recheck`: the longest that a
-    stream outlives its client's rights.  `backoff` to `backoff_most`: between subscriptions that fail.
-    """
-
-    heartbeat: float = 15.0
-    recheck: float = 25.0
-    backoff: float = 0.1
-    backoff_most: float = 2.0
 
 
 class EventStream(Response):
     """One client's stream, as the response that serves it.
 
     Args:
-        subscribe: Opens a subscription after a number.
-        after: Where to start.
-        ends: The authority may end the stream: it was asked to, after a turn.
+        frames: What to send; closed when the stream ends.
         recheck: Raises `Unauthenticated` or `PermissionDenied` when the client's rights are gone.
         stopping: Set when the gateway stops: streams end, clients reconnect elsewhere.
+        headers: Besides those of every stream.
+        farewells: What to send last when somebody else than the frames ended the stream.
     """
 
     media_type = MEDIA_TYPE
 
     def __init__(
         self,
-        subscribe: Subscribe,
-        after: int,
+        frames: AsyncIterator[bytes],
         *,
-        ends: bool,
         recheck: Callable[[], Awaitable[object]],
         stopping: asyncio.Event,
         pace: Pace,
+        headers: Mapping[str, str] | None = None,
+        farewells: Mapping[Departure, bytes] | None = None,
     ) -> None:
-        super().__init__(headers=_HEADERS)
+        super().__init__(headers={**_HEADERS, **(headers or {})})
         # A stream has no length.
         del self.headers["content-length"]
-        self._subscribe = subscribe
-        self._after = after
-        self._ends = ends
+        self._frames = frames
         self._recheck = recheck
         self._stopping = stopping
         self._pace = pace
+        self._farewells = farewells or {}
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Serves until the first of its parts ends."""
+        """Serves until the first of its parties ends."""
         await send(
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
         await _write(send, b": herma\n\n")
-        parts = [
-            asyncio.ensure_future(part)
-            for part in (
-                self._pump(send),
-                self._beat(send),
-                self._watch_rights(),
-                _gone(receive),
-                self._stopping.wait(),
-            )
-        ]
+        last = b""
         try:
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for part in parts:
-                part.cancel()
-            for outcome in await asyncio.gather(*parts, return_exceptions=True):
-                if isinstance(outcome, Exception):
-                    _log.error("an event stream broke", exc_info=outcome)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            departure = await attend(
+                self._serve(send),
+                receive,
+                recheck=self._recheck,
+                stopping=self._stopping,
+                pace=self._pace,
+            )
+            last = self._farewells.get(departure, b"")
+        except HermaError as error:
+            _log.warning("a stream was refused", reason=error.reason)
+        except Exception as error:  # noqa: BLE001  # the answer has begun: it can only end
+            _log.error("an event stream broke", exc_info=error)
+        await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _pump(self, send: Send) -> None:
-        """Writes what the authority says, over its restarts, until the asked turn ended."""
-        pause = self._pace.backoff
-        while True:
-            try:
-                async with aclosing(self._subscribe(self._after)) as items:  # type: ignore[type-var]  # a generator
-                    async for item in items:
-                        if item.HasField("event"):
-                            self._after = item.event.seq
-                        pause = self._pace.backoff
-                        await _write(send, frame(item))
-                # Unasked, the authority ends a stream only because it is stopping.
-                if self._ends:
-                    return
-            except HermaError as error:
-                if error.kind not in _PASSING:
-                    _log.warning("a subscription was refused", reason=error.reason)
-                    return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, self._pace.backoff_most)
+    async def _serve(self, send: Send) -> None:
+        beating = asyncio.ensure_future(self._beat(send))
+        try:
+            async with aclosing(self._frames) as frames:  # type: ignore[type-var]  # a generator
+                async for data in frames:
+                    await _write(send, data)
+        finally:
+            beating.cancel()
 
     async def _beat(self, send: Send) -> None:
         while True:
             await asyncio.sleep(self._pace.heartbeat)
             await _write(send, b": still here\n\n")
 
-    async def _watch_rights(self) -> None:
-        """Ends when the rights are gone; not when nobody can tell, for then nothing is shown either."""
-        while True:
-            await asyncio.sleep(self._pace.recheck)
-            try:
-                await self._recheck()
-            except HermaError as error:
-                if error.kind in _REVOKED:
-                    return
-
-
-async def _gone(receive: Receive) -> None:
-    """Waits until the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
 
 async def _write(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def event_frames(items: AsyncIterator[session_pb2.SubscribeResponse]) -> AsyncIterator[bytes]:
+    """A subscription as it goes over the wire."""
+    async with aclosing(items) as followed:  # type: ignore[type-var]  # a generator
+        async for item in followed:
+            yield frame(item)
 
 
 def frame(item: session_pb2.SubscribeResponse) -> bytes:
@@ -190,7 +145,12 @@ def frame(item: session_pb2.SubscribeResponse) -> bytes:
 _SEPARATORS = {ord(char): f"\\u{ord(char):04x}" for char in "\u0085\u2028\u2029"}
 
 
-def _framed(head: str, data: Mapping[str, object]) -> bytes:
+def data_line(data: Mapping[str, object]) -> bytes:
+    """A JSON object as an event's only line, with the empty line that ends the event."""
     # JSON escapes line ends, so the data is one line; half a character is escaped again as JSON does.
     text = json.dumps(data, ensure_ascii=False).translate(_SEPARATORS).encode("utf-8", "backslashreplace")
-    return head.encode() + b"data: " + text + b"\n\n"
+    return b"data: " + text + b"\n\n"
+
+
+def _framed(head: str, data: Mapping[str, object]) -> bytes:
+    return head.encode() + data_line(data)

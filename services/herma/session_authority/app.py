@@ -27,6 +27,7 @@ from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
+from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -58,7 +59,10 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         ServiceIdentity(NAME, ServiceKeys(keys)),
         _apis(
             SessionServicer(
-                SessionStore(database, new_id), Subscriptions(EventLog(database), belfry), belfry
+                SessionStore(database, new_id),
+                ProfileNameStore(database),
+                Subscriptions(EventLog(database), belfry),
+                belfry,
             ),
             IdentityServicer(IdentityStore(database, new_id)),
             lease_servicer,

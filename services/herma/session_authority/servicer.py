@@ -19,6 +19,7 @@ from herma.session_authority import wire
 from herma.session_authority.bells import Belfry
 from herma.session_authority.domain import admission
 from herma.session_authority.store.identities import IdentityStore
+from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -29,24 +30,31 @@ _PAGE = 50
 class SessionServicer(session_pb2_grpc.SessionServiceServicer):
     """Sessions and turns."""
 
-    def __init__(self, sessions: SessionStore, subscriptions: Subscriptions, belfry: Belfry) -> None:
+    def __init__(
+        self,
+        sessions: SessionStore,
+        profile_names: ProfileNameStore,
+        subscriptions: Subscriptions,
+        belfry: Belfry,
+    ) -> None:
         self._sessions = sessions
+        self._profile_names = profile_names
         self._subscriptions = subscriptions
         self._belfry = belfry
 
     async def CreateSession(  # noqa: N802  # the proto's name
         self, request: session_pb2.CreateSessionRequest, context: Any
     ) -> session_pb2.CreateSessionResponse:
-        admission.check_line(request.title, "title", admission.MAX_TITLE)
-        admission.check_line(request.key, "key", admission.MAX_KEY)
-        admission.check_line(request.profile, "profile", admission.MAX_KEY)
+        new = wire.new_session_of(request)
         _check_idempotency_key(request.idempotency_key)
         session = await self._sessions.create(
             wire.caller_of(request.caller),
-            request.profile,
-            request.key,
-            request.title,
+            new.profile,
+            new.key,
+            new.title,
             request.idempotency_key,
+            new.instructions,
+            new.history,
         )
         return session_pb2.CreateSessionResponse(session=wire.session_message(session))
 
@@ -96,17 +104,17 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         admission.check_content(request.content)
         admission.check_mode(request.mode, request.kind)
         _check_idempotency_key(request.idempotency_key)
-        session_id = parse_id(request.session_id, "session_id")
         admitted = await self._sessions.submit(
             wire.caller_of(request.caller),
-            session_id,
+            wire.target_of(request),
             request.content,
             request.idempotency_key,
             request.traceparent,
+            request.fingerprint.hex(),
         )
         if admitted.is_runnable:
             self._belfry.ring_work()
-        self._belfry.ring_session(session_id)
+        self._belfry.ring_session(admitted.session_id)
         return session_pb2.SubmitResponse(
             turn_id=str(admitted.turn_id),
             session_id=str(admitted.session_id),
@@ -132,6 +140,15 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self._belfry.ring_session(turn.session_id)
         self._belfry.ring_work()
         return session_pb2.InterruptTurnResponse(turn=wire.turn_message(turn))
+
+    async def ListProfileNames(  # noqa: N802
+        self, request: session_pb2.ListProfileNamesRequest, context: Any
+    ) -> session_pb2.ListProfileNamesResponse:
+        admission.check_line(request.name, "name", admission.MAX_KEY)
+        found = await self._profile_names.list(wire.caller_of(request.caller), request.name)
+        return session_pb2.ListProfileNamesResponse(
+            profiles=[wire.profile_name_message(profile) for profile in found]
+        )
 
     async def Subscribe(  # noqa: N802
         self, request: session_pb2.SubscribeRequest, context: Any

@@ -25,10 +25,17 @@ from herma.session_authority.domain.model import (
     Event,
     Lease,
     Message,
+    ProfileName,
     Session,
     Turn,
     TurnState,
     Usage,
+)
+from herma.session_authority.domain.new_session import (
+    ImportedMessage,
+    NewSession,
+    check_new_session,
+    session_key,
 )
 
 
@@ -116,7 +123,7 @@ def message_message(message: Message) -> ledger_pb2.Message:
     """A transcript's entry."""
     return ledger_pb2.Message(
         id=str(message.id),
-        turn_id=str(message.turn_id),
+        turn_id=str(message.turn_id) if message.turn_id else "",
         position=message.position,
         role=message.role,
         content=message.content,
@@ -124,6 +131,41 @@ def message_message(message: Message) -> ledger_pb2.Message:
         call_id=str(message.call_id) if message.call_id else "",
         created_at=timestamp(message.created_at),
     )
+
+
+def new_session_of(message: session_pb2.NewSession | session_pb2.CreateSessionRequest) -> NewSession:
+    """A session to be made, checked.
+
+    Raises:
+        InvalidArgument: naming what is wrong.
+    """
+    new = NewSession(
+        profile=message.profile,
+        key=session_key(message.entrance, message.key),
+        title=message.title,
+        instructions=message.instructions,
+        history=[ImportedMessage(entry.role, entry.content) for entry in message.history],
+    )
+    check_new_session(new)
+    return new
+
+
+def target_of(request: session_pb2.SubmitRequest) -> UUID | NewSession:
+    """Where a submission goes: a session, or one to be made.
+
+    Raises:
+        InvalidArgument: when it names neither or both.
+    """
+    if not request.HasField("new_session"):
+        return parse_id(request.session_id, "session_id")
+    if request.session_id:
+        raise InvalidArgument("two targets", fields={"new_session": "excludes session_id"})
+    return new_session_of(request.new_session)
+
+
+def profile_name_message(profile: ProfileName) -> session_pb2.ProfileName:
+    """A profile by name."""
+    return session_pb2.ProfileName(name=profile.name, created_at=timestamp(profile.created_at))
 
 
 def session_message(session: Session) -> session_pb2.Session:
@@ -185,6 +227,7 @@ def lease_message(lease: Lease, turn_token: str, ttl_seconds: float) -> lease_pb
         previous_attempt=lease.previous_attempt,
         iterations=lease.iterations,
         interrupt_requested=lease.interrupt_requested,
+        instructions=lease.instructions,
     )
     message.ttl.FromMilliseconds(int(ttl_seconds * 1000))
     return message

@@ -14,7 +14,7 @@ from tests.component.gateway.wire_authority import SERVICE_KEYS, WireAuthority
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
 from herma.gateway.app import build_app, http_server
 from herma.gateway.authority import Authority
-from herma.gateway.sse import Pace
+from herma.gateway.pace import Pace
 
 PACE = Pace(heartbeat=0.1, recheck=0.2, backoff=0.02, backoff_most=0.1)
 

@@ -32,6 +32,8 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
         self.requests: list[Any] = []
         self.traceparents: list[str] = []
         self.items: list[session_pb2.SubscribeResponse] = []
+        self.cursor = 7
+        self.profile = "default"
         self.subscribers = 0
         self.new_item = asyncio.Event()
         self.server: RpcServer | None = None
@@ -73,11 +75,13 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
         event.at.FromJsonString("2026-01-02T03:04:05.678Z")
         self._add(session_pb2.SubscribeResponse(event=event))
 
-    def add_delta(self, text: str) -> None:
+    def add_delta(self, text: str, offset: int = 0) -> None:
         """Appends streamed text."""
         self._add(
             session_pb2.SubscribeResponse(
-                delta=ledger_pb2.Delta(turn_id=self.turn_id, message_id="m", attempt=1, text=text)
+                delta=ledger_pb2.Delta(
+                    turn_id=self.turn_id, message_id="m", attempt=1, offset=offset, text=text
+                )
             )
         )
 
@@ -124,15 +128,25 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
         self._known(request.session_id)
         seq = sum(item.HasField("event") for item in self.items)
         return session_pb2.GetSessionResponse(
-            session=session_pb2.Session(id=self.session_id, state="idle", last_seq=seq)
+            session=session_pb2.Session(
+                id=self.session_id, profile=self.profile, state="idle", last_seq=seq
+            )
         )
 
     async def Submit(self, request: Any, context: Any) -> Any:
         self._note(request, context)
-        self._known(request.session_id)
+        if not request.HasField("new_session"):
+            self._known(request.session_id)
         return session_pb2.SubmitResponse(
-            turn_id=self.turn_id, session_id=self.session_id, position=0, cursor=7
+            turn_id=self.turn_id, session_id=self.session_id, position=0, cursor=self.cursor
         )
+
+    async def ListProfileNames(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        response = session_pb2.ListProfileNamesResponse()
+        if request.name in ("", "default"):
+            response.profiles.add(name="default").created_at.FromSeconds(1_767_000_000)
+        return response
 
     async def GetTurn(self, request: Any, context: Any) -> Any:
         self._note(request, context)

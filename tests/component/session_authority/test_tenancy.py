@@ -178,6 +178,7 @@ async def test_who_looks_across_tenants_sees_no_content(authority: Authority) ->
     crosser = _as_crosser(authority, None)
     for statement in (
         "SELECT title FROM authority.sessions",
+        "SELECT instructions FROM authority.sessions",
         "SELECT content FROM authority.turns",
         "SELECT content FROM authority.messages",
         "SELECT data FROM authority.events",

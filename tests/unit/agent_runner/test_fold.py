@@ -73,6 +73,23 @@ def test_results_are_rendered_in_the_order_of_the_calls(order: list[int], earlie
     assert wrong_with(rendered) == ""
 
 
+def test_the_callers_instructions_follow_the_persona_and_precede_what_changes() -> None:
+    now = datetime(2026, 12, 1, 9, 30, tzinfo=UTC)
+    prompt = build_system_prompt("PERSONA", "NOTES", now, instructions=" INSTRUCTIONS\n")
+    assert prompt.endswith(
+        "\n\nPERSONA\n\nINSTRUCTIONS\n\nNOTES\n\nToday is Tuesday, 01 December 2026 (UTC)."
+    )
+    without = build_system_prompt("PERSONA", "NOTES", now)
+    assert without == prompt.replace("INSTRUCTIONS\n\n", "")
+
+
+def test_an_imported_answer_does_not_end_the_turn() -> None:
+    imported = (Message("user", "before", ""), Message("assistant", "imported", ""))
+    assert next_step(ledger(*imported, USER)) == CallModel()
+    rendered = render_messages(ledger(*imported, USER), "system")
+    assert [m["content"] for m in rendered] == ["system", "before", "imported", "hello"]
+
+
 @given(st.text(), st.text())
 def test_the_same_ledger_gives_the_same_bytes(persona: str, content: str) -> None:
     now = datetime(2026, 12, 1, 9, 30, tzinfo=UTC)

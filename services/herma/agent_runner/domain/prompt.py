@@ -21,11 +21,17 @@ _TOOLS = (
 )
 
 
-def build_system_prompt(persona: str, notes: str, now: datetime) -> str:
-    """Stable layers first, volatile last, so that a provider's cache keeps the longest prefix."""
+def build_system_prompt(persona: str, notes: str, now: datetime, *, instructions: str = "") -> str:
+    """Stable layers first, volatile last, so that a provider's cache keeps the longest prefix.
+
+    Args:
+        instructions: The caller's own words, part of the context layer.
+    """
     layers = [_IDENTITY, _TOOLS]
     if persona.strip():
         layers.append(persona.strip())
+    if instructions.strip():
+        layers.append(instructions.strip())
     if notes.strip():
         layers.append(notes.strip())
     layers.append(f"Today is {now:%A, %d %B %Y} (UTC).")

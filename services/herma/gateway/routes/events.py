@@ -9,8 +9,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from herma.common.errors import CursorOutOfRange, InvalidArgument, NotFound
 from herma.gateway.auth import Visitor, visitor_of
 from herma.gateway.authority import Authority
+from herma.gateway.following import follow
 from herma.gateway.routes.parts import REFUSALS, Agent, TheAuthority, known_id
-from herma.gateway.sse import MEDIA_TYPE, EventStream
+from herma.gateway.sse import MEDIA_TYPE, EventStream, event_frames
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=REFUSALS)
 
@@ -37,13 +38,18 @@ async def stream_events(
     session_id = known_id(session_id, "session")
     turn_id = known_id(turn, "turn") if turn else ""
     await _check(authority, visitor, session_id, turn_id, start)
-    return EventStream(
+    pace = request.app.state.pace
+    items = follow(
         lambda seq: authority.subscribe(visitor.caller, session_id, seq, turn_id),
         start,
         ends=bool(turn_id),
+        pace=pace,
+    )
+    return EventStream(
+        event_frames(items),
         recheck=lambda: visitor_of(request),
         stopping=request.app.state.stopping,
-        pace=request.app.state.pace,
+        pace=pace,
     )
 
 

@@ -11,6 +11,7 @@ from herma.common.ids import parse_id
 from herma.gateway.auth import Visitor, visitor_of
 from herma.gateway.authority import Authority
 from herma.gateway.bodies import Problem
+from herma.gateway.completions.bodies import ErrorBody
 
 
 def authority_of(request: Request) -> Authority:
@@ -85,4 +86,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         (413, "The body is larger than 1 MiB."),
         (503, "A part of the platform does not answer."),
     )
+}
+
+OPENAI_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {**refusal, "model": ErrorBody} for status, refusal in REFUSALS.items()
 }

@@ -96,10 +96,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a transcript."""
+    """One entry of a transcript.  An imported one belongs to no turn."""
 
     id: UUID
-    turn_id: UUID
+    turn_id: UUID | None
     position: int
     role: str
     content: str
@@ -161,6 +161,14 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileName:
+    """A profile, as one chooses it."""
+
+    name: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """The answer to a submission: repeated verbatim for the same idempotency key."""
 
@@ -190,6 +198,7 @@ class Lease:
     previous_attempt: str
     iterations: int
     interrupt_requested: bool
+    instructions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,13 @@ _UNKNOWN = (
     "The outcome of this call is unknown: it was started, and its result was lost. "
     "It may or may not have taken effect."
 )
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
 
 
 async def end_turn(
@@ -58,7 +65,8 @@ async def end_turn(
         UPDATE authority.turns SET state = $3, exit_reason = $4, error = $5, ended_at = now(),
             ended_seq = $6, started_at = coalesce(started_at, now()), open_message_id = NULL
         WHERE tenant_id = $1 AND id = $2
-        RETURNING input_tokens, output_tokens, attempt, EXISTS (SELECT FROM freed) AS leased
+        RETURNING input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
+                  reasoning_tokens, attempt, EXISTS (SELECT FROM freed) AS leased
         """,
         session.tenant_id,
         turn_id,
@@ -77,10 +85,7 @@ async def end_turn(
             "exit_reason": exit_reason,
             **({"error": error} if error else {}),
             "attempt": ended["attempt"],
-            "usage": {
-                "input_tokens": ended["input_tokens"],
-                "output_tokens": ended["output_tokens"],
-            },
+            "usage": {name: ended[name] for name in _TOKENS},
         },
     )
     if ended["leased"]:

@@ -283,7 +283,7 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         f"""
         SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
                t.last_step, t.iterations, t.interrupt_requested, t.open_message_id,
-               t.attempt_context, p.name AS profile_name, v.spec, s.system_prompt
+               t.attempt_context, p.name AS profile_name, v.spec, s.system_prompt, s.instructions
         FROM authority.leases l
         JOIN authority.sessions s ON s.tenant_id = l.tenant_id AND s.id = l.session_id
         JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
@@ -313,4 +313,5 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         previous_attempt=row["attempt_context"],
         iterations=row["iterations"],
         interrupt_requested=row["interrupt_requested"],
+        instructions=row["instructions"],
     )

@@ -9,9 +9,11 @@ from herma.common.errors import NotFound
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
 from herma.session_authority.domain.model import Admission, Caller, Message, Session, Turn, TurnState
+from herma.session_authority.domain.new_session import ImportedMessage, NewSession
 from herma.session_authority.store.endings import end_turn
 from herma.session_authority.store.idempotency import claim_key, store_answer
 from herma.session_authority.store.locked_session import lock_session
+from herma.session_authority.store.openings import open_session
 from herma.session_authority.store.rows import CALL_COLUMNS, TURN_COLUMNS, Row, call_of, turn_of
 from herma.session_authority.store.transcript import read_messages
 
@@ -40,53 +42,32 @@ class SessionStore:
         self._new_id = new_id
 
     async def create(
-        self, caller: Caller, profile: str, key: str, title: str, idempotency_key: str
+        self,
+        caller: Caller,
+        profile: str,
+        key: str,
+        title: str,
+        idempotency_key: str,
+        instructions: str = "",
+        history: Sequence[ImportedMessage] = (),
     ) -> Session:
-        """Makes a session, or answers the one with the same key.
+        """Makes a session with its history, or answers the one with the same key.
 
         Raises:
             NotFound: for an unknown profile.
             IdempotencyConflict: for a reused idempotency key.
         """
         tenant, principal = caller.tenant_id, caller.principal_id
-        name = profile or "default"
+        new = NewSession(profile or "default", key, title, instructions, history)
         async with self._database.transaction(tenant) as connection:
             if idempotency_key:
-                digest = request_digest(name, key, title)
+                digest = request_digest(*new.parts)
                 known = await claim_key(
                     connection, tenant, principal, "CreateSession", idempotency_key, digest
                 )
                 if known is not None:
                     return await self._read(connection, caller, UUID(known["session_id"]))
-            profile_id = await connection.fetchval(
-                "SELECT id FROM authority.profiles WHERE tenant_id = $1 AND name = $2", tenant, name
-            )
-            if profile_id is None:
-                raise NotFound(f"no profile {name!r}", reason="PROFILE_NOT_FOUND")
-            session_id = self._new_id()
-            await connection.execute(
-                """
-                INSERT INTO authority.sessions (tenant_id, id, principal_id, profile_id, key, title)
-                VALUES ($1, $2, $3, $4, nullif($5, ''), $6)
-                ON CONFLICT (tenant_id, principal_id, key) DO NOTHING
-                """,
-                tenant,
-                session_id,
-                principal,
-                profile_id,
-                key,
-                title,
-            )
-            if key:
-                session_id = await connection.fetchval(
-                    """
-                    SELECT id FROM authority.sessions
-                    WHERE tenant_id = $1 AND principal_id = $2 AND key = $3
-                    """,
-                    tenant,
-                    principal,
-                    key,
-                )
+            session_id = await open_session(connection, caller, new, self._new_id)
             if idempotency_key:
                 await store_answer(
                     connection,
@@ -132,23 +113,43 @@ class SessionStore:
             return await read_messages(connection, caller.tenant_id, session_id, after, limit)
 
     async def submit(
-        self, caller: Caller, session_id: UUID, content: str, idempotency_key: str, traceparent: str
+        self,
+        caller: Caller,
+        target: UUID | NewSession,
+        content: str,
+        idempotency_key: str,
+        traceparent: str,
+        fingerprint: str = "",
     ) -> Admission:
         """Admits a turn at the end of the session's queue, in one transaction with its event.
 
+        Args:
+            target: A session, or one to make in the same transaction.
+            fingerprint: What else the request said; the idempotency key stands for it too.
+
         Raises:
-            NotFound: when the session is not the caller's.
+            NotFound: when the session is not the caller's, or the new session's profile is unknown.
             IdempotencyConflict: for a key that was used for another request.
         """
         tenant, principal = caller.tenant_id, caller.principal_id
         async with self._database.transaction(tenant) as connection:
             if idempotency_key:
-                digest = request_digest(str(session_id), content, "message", "queue")
+                parts = ["new", *target.parts] if isinstance(target, NewSession) else [str(target)]
+                parts += [content, "message", "queue", *([fingerprint] if fingerprint else [])]
+                digest = request_digest(*parts)
                 known = await claim_key(connection, tenant, principal, "Submit", idempotency_key, digest)
                 if known is not None:
                     return Admission(
-                        UUID(known["turn_id"]), session_id, known["position"], known["cursor"]
+                        UUID(known["turn_id"]),
+                        UUID(known["session_id"]),
+                        known["position"],
+                        known["cursor"],
                     )
+            session_id = (
+                await open_session(connection, caller, target, self._new_id)
+                if isinstance(target, NewSession)
+                else target
+            )
             session = await lock_session(connection, tenant, session_id, principal)
             position = await connection.fetchval(_QUEUED, tenant, session_id)
             turn_id = self._new_id()
@@ -177,7 +178,12 @@ class SessionStore:
                     principal,
                     "Submit",
                     idempotency_key,
-                    {"turn_id": str(turn_id), "position": position, "cursor": cursor},
+                    {
+                        "turn_id": str(turn_id),
+                        "session_id": str(session_id),
+                        "position": position,
+                        "cursor": cursor,
+                    },
                 )
             return Admission(turn_id, session_id, position, cursor, is_runnable)
 

@@ -99,6 +99,7 @@ class Lease(_message.Message):
     PREVIOUS_ATTEMPT_FIELD_NUMBER: _builtins.int
     ITERATIONS_FIELD_NUMBER: _builtins.int
     INTERRUPT_REQUESTED_FIELD_NUMBER: _builtins.int
+    INSTRUCTIONS_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     session_id: _builtins.str
     principal_id: _builtins.str
@@ -119,6 +120,8 @@ class Lease(_message.Message):
     """Model calls completed in this turn."""
     interrupt_requested: _builtins.bool
     """The turn was already asked to stop."""
+    instructions: _builtins.str
+    """What the caller wants of the system prompt, as it was when the session was made; may be empty."""
     @_builtins.property
     def turn(self) -> _ledger_pb2.Turn: ...
     @_builtins.property
@@ -148,10 +151,11 @@ class Lease(_message.Message):
         previous_attempt: _builtins.str = ...,
         iterations: _builtins.int = ...,
         interrupt_requested: _builtins.bool = ...,
+        instructions: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile", "ttl", b"ttl", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history", b"history", "interrupt_requested", b"interrupt_requested", "iterations", b"iterations", "last_step", b"last_step", "open_message_id", b"open_message_id", "previous_attempt", b"previous_attempt", "principal_id", b"principal_id", "profile", b"profile", "session_id", b"session_id", "system_prompt", b"system_prompt", "tenant_id", b"tenant_id", "traceparent", b"traceparent", "ttl", b"ttl", "turn", b"turn", "turn_token", b"turn_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history", b"history", "instructions", b"instructions", "interrupt_requested", b"interrupt_requested", "iterations", b"iterations", "last_step", b"last_step", "open_message_id", b"open_message_id", "previous_attempt", b"previous_attempt", "principal_id", b"principal_id", "profile", b"profile", "session_id", b"session_id", "system_prompt", b"system_prompt", "tenant_id", b"tenant_id", "traceparent", b"traceparent", "ttl", b"ttl", "turn", b"turn", "turn_token", b"turn_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -288,6 +288,7 @@ class Message(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     turn_id: _builtins.str
+    """Empty for a message that was imported when the session was made."""
     position: _builtins.int
     """Order within the session, from 1. A tool message has its call's rank, not its arrival's."""
     role: _builtins.str

@@ -73,14 +73,29 @@ class CreateSessionRequest(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    ENTRANCE_FIELD_NUMBER: _builtins.int
+    INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
     profile: _builtins.str
     """Name of a profile; empty for the tenant's `default`."""
     key: _builtins.str
     """Optional name chosen by the caller; the same key answers the same session."""
     title: _builtins.str
     idempotency_key: _builtins.str
+    entrance: _builtins.str
+    """Which entrance names the session: its keys are `<entrance>:<key>`, and no other entrance's. Empty for
+    names of the caller's own, which contain no `:`.
+    """
+    instructions: _builtins.str
+    """The caller's words for the session's system prompt, at most 256 KiB. Unused when the session exists."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
+    @_builtins.property
+    def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImportedMessage]:
+        """What was said before, imported in the same transaction: at most 2,000 messages, 1 MiB together.
+        Unused when the session exists.
+        """
+
     def __init__(
         self,
         *,
@@ -89,14 +104,79 @@ class CreateSessionRequest(_message.Message):
         key: _builtins.str = ...,
         title: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        entrance: _builtins.str = ...,
+        instructions: _builtins.str = ...,
+        history: _abc.Iterable[Global___ImportedMessage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "idempotency_key", b"idempotency_key", "key", b"key", "profile", b"profile", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "entrance", b"entrance", "history", b"history", "idempotency_key", b"idempotency_key", "instructions", b"instructions", "key", b"key", "profile", b"profile", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CreateSessionRequest: _TypeAlias = CreateSessionRequest  # noqa: Y015
+
+@_typing.final
+class ImportedMessage(_message.Message):
+    """An entry of a transcript that was written elsewhere: it belongs to no turn."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """`user` or `assistant`."""
+    content: _builtins.str
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        content: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportedMessage: _TypeAlias = ImportedMessage  # noqa: Y015
+
+@_typing.final
+class NewSession(_message.Message):
+    """A session to make with its first turn, in one transaction; see CreateSessionRequest for the fields."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILE_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    ENTRANCE_FIELD_NUMBER: _builtins.int
+    INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    profile: _builtins.str
+    key: _builtins.str
+    title: _builtins.str
+    entrance: _builtins.str
+    instructions: _builtins.str
+    @_builtins.property
+    def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImportedMessage]: ...
+    def __init__(
+        self,
+        *,
+        profile: _builtins.str = ...,
+        key: _builtins.str = ...,
+        title: _builtins.str = ...,
+        entrance: _builtins.str = ...,
+        instructions: _builtins.str = ...,
+        history: _abc.Iterable[Global___ImportedMessage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entrance", b"entrance", "history", b"history", "instructions", b"instructions", "key", b"key", "profile", b"profile", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NewSession: _TypeAlias = NewSession  # noqa: Y015
 
 @_typing.final
 class CreateSessionResponse(_message.Message):
@@ -291,6 +371,8 @@ class SubmitRequest(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    NEW_SESSION_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     content: _builtins.str
     mode: _builtins.str
@@ -301,8 +383,16 @@ class SubmitRequest(_message.Message):
     """Optional, 1 to 255 printable characters, scoped to (tenant, principal, operation)."""
     traceparent: _builtins.str
     """W3C trace context of the request that caused the turn; may be empty."""
+    fingerprint: _builtins.bytes
+    """SHA-256 over what else the entrance was asked, so that the idempotency key stands for all of it; may
+    be empty.
+    """
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
+    @_builtins.property
+    def new_session(self) -> Global___NewSession:
+        """Instead of `session_id`: makes the session, or takes the one that its key names."""
+
     def __init__(
         self,
         *,
@@ -313,10 +403,12 @@ class SubmitRequest(_message.Message):
         kind: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         traceparent: _builtins.str = ...,
+        new_session: Global___NewSession | None = ...,
+        fingerprint: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "new_session", b"new_session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "content", b"content", "idempotency_key", b"idempotency_key", "kind", b"kind", "mode", b"mode", "session_id", b"session_id", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "content", b"content", "fingerprint", b"fingerprint", "idempotency_key", b"idempotency_key", "kind", b"kind", "mode", b"mode", "new_session", b"new_session", "session_id", b"session_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -447,6 +539,81 @@ class InterruptTurnResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InterruptTurnResponse: _TypeAlias = InterruptTurnResponse  # noqa: Y015
+
+@_typing.final
+class ListProfileNamesRequest(_message.Message):
+    """See ListProfileNames."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Optional: only this one, if there is one."""
+    @_builtins.property
+    def caller(self) -> _ledger_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _ledger_pb2.Caller | None = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListProfileNamesRequest: _TypeAlias = ListProfileNamesRequest  # noqa: Y015
+
+@_typing.final
+class ProfileName(_message.Message):
+    """A profile by name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileName: _TypeAlias = ProfileName  # noqa: Y015
+
+@_typing.final
+class ListProfileNamesResponse(_message.Message):
+    """See ListProfileNames."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def profiles(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProfileName]:
+        """At most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        profiles: _abc.Iterable[Global___ProfileName] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["profiles", b"profiles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListProfileNamesResponse: _TypeAlias = ListProfileNamesResponse  # noqa: Y015
 
 @_typing.final
 class SubscribeRequest(_message.Message):

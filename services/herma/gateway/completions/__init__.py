@@ -1,0 +1,1 @@
+"""OpenAI's chat completions over sessions and turns."""

@@ -1,0 +1,217 @@
+"""The bodies of OpenAI's Chat Completions, as far as Herma reads and writes them.
+
+Source: OpenAI API reference, "Chat", "Create chat completion", and "Models".  Fields that are not here
+are ignored, as OpenAI's clients expect; those whose absence would change an answer's meaning are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic_core import PydanticCustomError
+
+
+def _refused(text: str, **context: object) -> PydanticCustomError:
+    return PydanticCustomError("unsupported", text, context)
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        raise _refused("must not contain U+0000")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _refused("must be Unicode text, without lone surrogates") from error
+    return text
+
+
+def _joined(content: object) -> object:
+    """Text, or parts of text as one: a line each, as model servers join them."""
+    if content is None or isinstance(content, str):
+        return _storable(content or "")
+    if not isinstance(content, list):
+        raise _refused("must be text or a list of parts")
+    return "\n".join(_text_of(part, number) for number, part in enumerate(content))
+
+
+def _text_of(part: object, number: int) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(part, dict) or kind not in ("text", "refusal"):
+        raise _refused(
+            "part {number} is {kind}; parts can only be text yet", number=number, kind=repr(kind)[:40]
+        )
+    text = part.get(str(kind))
+    if not isinstance(text, str):
+        raise _refused("part {number} has no text", number=number)
+    return _storable(text)
+
+
+_PARTS = {"type": "array", "items": {"type": "object"}}
+Content = Annotated[
+    str,
+    BeforeValidator(_joined),
+    WithJsonSchema({"anyOf": [{"type": "string"}, _PARTS, {"type": "null"}]}),
+]
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Literal["developer", "system", "user", "assistant", "tool", "function"]
+    content: Content = ""
+    refusal: Content = ""
+    tool_calls: Any = None
+    function_call: Any = None
+
+
+class StreamOptions(BaseModel):
+    """How to stream."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    include_usage: bool | None = None
+
+
+class ChatCompletionRequest(BaseModel):
+    """A conversation whose last message, the user's, is to be answered."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = Field(min_length=1, max_length=200)
+    messages: list[ChatMessage] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(None, max_length=150)
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: Any = None
+    functions: Any = None
+    response_format: Any = None
+    modalities: Any = None
+
+    @field_validator("model", "user")
+    @classmethod
+    def _printable(cls, value: str | None) -> str | None:
+        if value is not None and not value.isprintable():
+            raise _refused("must be printable")
+        return value
+
+    @field_validator("n")
+    @classmethod
+    def _one(cls, value: int | None) -> int | None:
+        if value is not None and value != 1:
+            raise _refused("must be 1: a turn has one answer")
+        return value
+
+    @field_validator("logprobs", "top_logprobs")
+    @classmethod
+    def _none(cls, value: int | None) -> int | None:
+        if value:
+            raise _refused("log probabilities are not available")
+        return value
+
+    @field_validator("tools", "functions")
+    @classmethod
+    def _herma_runs_tools(cls, value: object) -> object:
+        if value:
+            raise _refused("must be empty: tools run on Herma, as the profile says, not at the client")
+        return value
+
+    @field_validator("response_format")
+    @classmethod
+    def _text_format(cls, value: object) -> object:
+        if value is not None and not (isinstance(value, dict) and value.get("type") == "text"):
+            raise _refused("must be of type `text`")
+        return value
+
+    @field_validator("modalities")
+    @classmethod
+    def _text_modality(cls, value: object) -> object:
+        if value is not None and value != ["text"]:
+            raise _refused("must be `text` alone")
+        return value
+
+
+class AnswerMessage(BaseModel):
+    """The answer."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class Choice(BaseModel):
+    """The only choice."""
+
+    index: Literal[0] = 0
+    message: AnswerMessage
+    logprobs: None = None
+    finish_reason: str
+
+
+class PromptTokens(BaseModel):
+    """Of the prompts' tokens."""
+
+    cached_tokens: int = 0
+
+
+class CompletionTokens(BaseModel):
+    """Of the answers' tokens."""
+
+    reasoning_tokens: int = 0
+
+
+class CompletionUsage(BaseModel):
+    """Tokens of all model calls of the turn."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokens
+    completion_tokens_details: CompletionTokens
+
+
+class ChatCompletion(BaseModel):
+    """A turn's answer."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: CompletionUsage
+
+
+class ModelBody(BaseModel):
+    """A profile, as a model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["herma"] = "herma"
+
+
+class ModelList(BaseModel):
+    """Profiles, as models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelBody]
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """A refusal in OpenAI's shape.  Branch on `code`; `message` is for people."""
+
+    error: ErrorDetail
