@@ -15,7 +15,6 @@ import httpx
 from herma.common.errors import HermaError
 from herma.local.up_file import UpFile
 
-
 # How long a stream is tried again without a sign of life before that is an error.
 PATIENCE = 60.0
 # The gateway beats every 15 s: what says nothing for so long is dead, whatever the socket thinks.
@@ -74,7 +73,7 @@ class _Silence:
         elif time.monotonic() - self._since > self._patience:
             return None
         self.tries += 1
-        most = min(2.0, 0.1 * 2 ** min(self.tries, 10))
+        most: float = min(2.0, 0.1 * 2 ** min(self.tries, 10))
         return most * (0.5 + random.random() / 2)  # noqa: S311  # jitter
 
 

@@ -39,7 +39,7 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str, width: int) -> str:
-    """Cleaned text in one line of at most `width` cells, white space folded, an ellipsis where it was cut."""
+    """Cleaned text in one line of at most `width` cells, white space folded, cut with an ellipsis."""
     folded = " ".join(clean(text).split())
     if cell_len(folded) <= width:
         return folded

@@ -8,16 +8,40 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from herma.cli.terminal_text import clean, is_safe, json_text, one_line
-from rich.cells import cell_len
 
 _ANY = st.text(alphabet=st.characters(), max_size=200)
 # Built from what attacks are made of, which random text hardly hits.
 _NASTY = st.lists(
     st.sampled_from(
-        ["\x1b", "[31m", "[2J", "]0;title", "\x07", "\x9b", "\x9d", "\r", "\n", "\t", "\x7f", "\0", "\b"]
-        + ["\u202e", "\u2066", "\u200f", "\u061c", "\u2028", "\ud800", "漢字", "é", "👩‍💻", " ", "a"]
+        [
+            "\x1b",
+            "[31m",
+            "[2J",
+            "]0;title",
+            "\x07",
+            "\x9b",
+            "\x9d",
+            "\r",
+            "\n",
+            "\t",
+            "\x7f",
+            "\0",
+            "\b",
+            "\u202e",
+            "\u2066",
+            "\u200f",
+            "\u061c",
+            "\u2028",
+            "\ud800",
+            "漢字",
+            "é",
+            "👩‍💻",
+            " ",
+            "a",
+        ]
     ),
     max_size=30,
 ).map("".join)
