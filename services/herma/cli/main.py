@@ -16,6 +16,7 @@ from pydantic import ValidationError
 import herma
 from herma.cli import doctor as doctor_module
 from herma.cli import turn
+from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
 from herma.cli.completion import completion
 from herma.cli.options import Output
@@ -37,6 +38,7 @@ key = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(tenant, name="tenant")
 app.add_typer(key, name="key")
 app.add_typer(turn.app, name="turn")
+app.command("chat")(chat)
 app.command("trace")(turn.trace)
 app.command("completion")(completion)
 

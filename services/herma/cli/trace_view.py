@@ -117,7 +117,8 @@ def _label(node: Node) -> str:
         notes.append(f"exit {one_line(str(span.attributes['process.exit.code']), 12)}")
     error = span.attributes.get("error.type")
     if span.failed or error:
-        notes.append(f"ERROR {one_line(str(error or ''), 40)}".rstrip())
+        # Not every refusal is a failure: some are the answer.
+        notes.append(("ERROR " if span.failed else "") + one_line(str(error or ""), 40))
     if node.skew:
         notes.append(f"clock off by {millis(abs(node.skew))}")
     return f"{name} ({', '.join(notes)})" if notes else name
