@@ -14,11 +14,11 @@ import typer
 from pydantic import ValidationError
 
 import herma
-from herma.cli import doctor as doctor_module
 from herma.cli import turn
 from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
 from herma.cli.completion import completion
+from herma.cli.doctor.command import doctor
 from herma.cli.options import Output
 from herma.cli.options import say as _say
 from herma.cli.options import say_json as _say_json
@@ -39,6 +39,7 @@ app.add_typer(tenant, name="tenant")
 app.add_typer(key, name="key")
 app.add_typer(turn.app, name="turn")
 app.command("chat")(chat)
+app.command("doctor")(doctor)
 app.command("trace")(turn.trace)
 app.command("completion")(completion)
 
@@ -109,18 +110,6 @@ def migrate() -> None:
         password = os.environ.get(f"HERMA_{schema.schema.upper()}_PASSWORD")
         applied = asyncio.run(migrate_schema(url.get_secret_value(), schema, password))
         _say(f"{schema.schema}: {len(applied)} applied")
-
-
-@app.command()
-def doctor(output: Output = "text") -> None:
-    """Check this machine and the platform; say what to do."""
-    findings = list(doctor_module.examine(UpSettings()))
-    if output == "json":
-        _say_json([{"name": f.name, "level": f.level, "text": f.text} for f in findings])
-    else:
-        for finding in findings:
-            _say(f"{finding.level:8} {finding.name:9} {finding.text}")
-    raise typer.Exit(1 if any(finding.level == "problem" for finding in findings) else 0)
 
 
 @app.command()

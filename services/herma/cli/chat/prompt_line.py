@@ -36,6 +36,7 @@ class PromptLine:
             complete_while_typing=False,
             key_bindings=keys,
             prompt_continuation="  ",
+            reserve_space_for_menu=4,
             enable_open_in_editor=False,
         )
 

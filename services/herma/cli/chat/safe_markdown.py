@@ -20,13 +20,16 @@ class SafeMarkdown(Markdown):
 
     def __init__(self, markup: str) -> None:
         super().__init__(clean(markup), code_theme="ansi_dark", hyperlinks=False)
-        _clean_tokens(self.parsed)
+        _make_safe(self.parsed)
 
 
-def _clean_tokens(tokens: Iterable[Token]) -> None:
+def _make_safe(tokens: Iterable[Token]) -> None:
     waiting = list(tokens)
     while waiting:
         token = waiting.pop()
+        if token.type == "softbreak":
+            # People read what a model wrote line by line as lines.
+            token.type = "hardbreak"
         token.content = clean(token.content)
         token.info = clean(token.info)
         token.attrs = {

@@ -108,9 +108,8 @@ class TurnScreen:
         self._end_line()
         good = not call.is_error and call.state == "completed"
         mark, style = ("✓", "green") if good else ("✗", "red")
-        line = Text(f"{mark} ", style=style)
-        line.append(call.summary(self._console.width - 2), style="dim")
-        self._print(line)
+        summary = call.summary(self._console.width - 2)
+        self._print(Text.assemble((f"{mark} ", style), (summary, "dim")))
         if self._verbose:
             for part in expanded(call, _MOST_LINES):
                 self._print(Text("  " + part, style="dim"))
