@@ -2,7 +2,8 @@
 
 The base is `HERMA_IMAGE_BASE` if set; else a Debian made here by mmdebstrap, which needs root and a
 Debian mirror and no registry; else, for whoever is not root, `debian:bookworm-slim` of a registry.
-Standard library only.  Does nothing when an image with the same inputs is there already.
+Standard library only.  Does nothing when an image with the same inputs is there already; `--check`
+builds nothing and says by its exit code whether it is.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def main() -> None:
     if label(TAG) == content:
         print(f"{TAG} is up to date")
         return
+    if "--check" in sys.argv[1:]:
+        sys.exit(f"{TAG} is missing or of other sources")
     if not base and can_make_debian():
         base = DEBIAN
         make_debian()

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the turn did not compl
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from typing import Annotated, Any
@@ -15,9 +14,16 @@ import typer
 from pydantic import ValidationError
 
 import herma
-from herma.cli import doctor as doctor_module
+from herma.cli import turn
+from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
+from herma.cli.completion import completion
+from herma.cli.doctor.command import doctor
+from herma.cli.options import Output
+from herma.cli.options import say as _say
+from herma.cli.options import say_json as _say_json
 from herma.cli.send import send as send_message
+from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
@@ -31,8 +37,11 @@ tenant = typer.Typer(help="Tenants.", no_args_is_help=True)
 key = typer.Typer(help="API keys.", no_args_is_help=True)
 app.add_typer(tenant, name="tenant")
 app.add_typer(key, name="key")
-
-Output = Annotated[str, typer.Option("-o", "--output", help="`text` or `json`.")]
+app.add_typer(turn.app, name="turn")
+app.command("chat")(chat)
+app.command("doctor")(doctor)
+app.command("trace")(turn.trace)
+app.command("completion")(completion)
 
 
 @app.callback(invoke_without_command=True)
@@ -104,18 +113,6 @@ def migrate() -> None:
 
 
 @app.command()
-def doctor(output: Output = "text") -> None:
-    """Check this machine and the platform; say what to do."""
-    findings = list(doctor_module.examine(UpSettings()))
-    if output == "json":
-        _say_json([{"name": f.name, "level": f.level, "text": f.text} for f in findings])
-    else:
-        for finding in findings:
-            _say(f"{finding.level:8} {finding.name:9} {finding.text}")
-    raise typer.Exit(1 if any(finding.level == "problem" for finding in findings) else 0)
-
-
-@app.command()
 def send(
     message: Annotated[str, typer.Argument(help="What to say; `-` reads standard input.")],
     session: Annotated[str, typer.Option(help="Session to go on with.")] = "",
@@ -127,7 +124,7 @@ def send(
 
     def watch(event: dict[str, Any]) -> None:
         if output == "text" and event["kind"] == "call.proposed":
-            typer.echo(f"[{event['tool']}] {event['arguments']}", err=True)
+            typer.echo(one_line(f"[{event['tool']}] {event['arguments']}", 400), err=True)
 
     reply = send_message(client, text, session, watch)
     if output == "json":
@@ -144,7 +141,7 @@ def send(
     elif reply.state == "completed":
         _say(reply.text)
     else:
-        typer.echo(f"The turn ended as {reply.exit_reason}. {reply.error}", err=True)
+        typer.echo(clean(f"The turn ended as {reply.exit_reason}. {reply.error}"), err=True)
     raise typer.Exit(0 if reply.state == "completed" else 3)
 
 
@@ -172,21 +169,12 @@ def create_key(
         _say(made["secret"])
 
 
-def _say(text: str) -> None:
-    typer.echo(text)
-    sys.stdout.flush()
-
-
-def _say_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1))
-
-
 def main() -> None:
     """Runs the command line."""
     try:
         app()
     except HermaError as error:
-        typer.echo(f"herma: {error.message}", err=True)
+        typer.echo(clean(f"herma: {error.message}"), err=True)
         sys.exit(1)
     except ValidationError as error:
         problems = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())
