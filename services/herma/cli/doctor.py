@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from herma.cli.client import ApiClient, ApiError, find_platform
-from herma.cli.up import provider_line
 from herma.common.errors import Unavailable
+from herma.local.model_route import ModelChoice, provider_line
 from herma.local.platform import docker_problem
 from herma.local.settings import UpSettings
 from herma.local.up_file import UpFile
@@ -30,7 +30,8 @@ def examine(settings: UpSettings) -> Iterator[Finding]:
     yield _engine(settings)
     yield _database(settings)
     yield _platform(settings)
-    yield Finding("provider", "ok", provider_line())
+    up = UpFile.of(settings.data_dir).read_live() or {}
+    yield Finding("provider", "ok", up.get("model") or provider_line(ModelChoice.AUTO))
     yield Finding(
         "policy",
         "note",

@@ -21,6 +21,7 @@ from herma.cli.send import send as send_message
 from herma.cli.up import run_detached, run_down, run_up
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
+from herma.local.model_route import ModelChoice
 from herma.local.platform import SCHEMAS
 from herma.local.settings import UpSettings
 
@@ -49,13 +50,27 @@ def up(
     runners: Annotated[int, typer.Option(min=1, max=32)] = 1,
     authorities: Annotated[int, typer.Option(min=1, max=8)] = 1,
     gateways: Annotated[int, typer.Option(min=1, max=8)] = 1,
+    model: Annotated[
+        ModelChoice,
+        typer.Option(
+            help="`auto` goes by the environment; `local` runs a small model here (extra `local-model`); "
+            "`rehearsal` is no model."
+        ),
+    ] = ModelChoice.AUTO,
 ) -> None:
     """Start the whole platform on this machine, run one turn, stay up."""
     settings = UpSettings()
     if detach:
-        arguments = [f"--runners={runners}", f"--authorities={authorities}", f"--gateways={gateways}"]
+        arguments = [
+            f"--runners={runners}",
+            f"--authorities={authorities}",
+            f"--gateways={gateways}",
+            f"--model={model.value}",
+        ]
         raise typer.Exit(run_detached(settings, arguments, _say))
-    raise typer.Exit(run_up(settings, _say, authorities=authorities, runners=runners, gateways=gateways))
+    raise typer.Exit(
+        run_up(settings, _say, model, authorities=authorities, runners=runners, gateways=gateways)
+    )
 
 
 @app.command()

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from herma.common.errors import AlreadyExists
 from herma.local.installation import Installation
+from herma.local.model_route import ModelRoute
 from herma.local.processes import free_port, is_free
 from herma.local.supervisor import Program, base_environment
 
@@ -34,11 +35,7 @@ _OWN = {
     ),
     "agent-runner": (
         "HERMA_RUNNER_SLOTS",
-        "HERMA_MODEL_BASE_URL",
-        "HERMA_MODEL",
-        "HERMA_MODEL_API_KEY",
         "HERMA_MODEL_IDLE_SECONDS",
-        "OPENAI_API_KEY",
     ),
     "gateway": (),
     "memory": (),
@@ -66,6 +63,7 @@ class Plan:
     memory_port: int
     runners: tuple[int, ...]
     gateways: tuple[int, ...]
+    model: ModelRoute
 
     @property
     def authority_address(self) -> str:
@@ -148,6 +146,7 @@ class Fleet:
                     "HERMA_AUTHORITY_ADDRESS": self._plan.authority_address,
                     "HERMA_SANDBOX_ADDRESS": f"127.0.0.1:{self._plan.sandbox_port}",
                     "HERMA_MEMORY_ADDRESS": f"127.0.0.1:{self._plan.memory_port}",
+                    **self._plan.model.environment,
                 },
                 number if len(self._plan.runners) > 1 else None,
             )
@@ -227,6 +226,7 @@ def make_plan(
     authorities: int,
     runners: int,
     gateways: int,
+    model: ModelRoute,
 ) -> Plan:
     """Gives out addresses.
 
@@ -248,6 +248,7 @@ def make_plan(
         memory_port=free_port(),
         runners=tuple(free_port() for _ in range(runners)),
         gateways=(first, *(free_port() for _ in range(gateways - 1))),
+        model=model,
     )
 
 
