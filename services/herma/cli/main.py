@@ -47,9 +47,11 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 @app.command()
 def up(
     detach: Annotated[bool, typer.Option(help="Return when ready; `herma down` stops it.")] = False,
-    runners: Annotated[int, typer.Option(min=1, max=32)] = 1,
-    authorities: Annotated[int, typer.Option(min=1, max=8)] = 1,
-    gateways: Annotated[int, typer.Option(min=1, max=8)] = 1,
+    runners: Annotated[int, typer.Option(min=1, max=32, help="How many agent-runners.")] = 1,
+    authorities: Annotated[
+        int, typer.Option(min=1, max=8, help="How many replicas of session-authority.")
+    ] = 1,
+    gateways: Annotated[int, typer.Option(min=1, max=8, help="How many replicas of gateway.")] = 1,
     model: Annotated[
         ModelChoice,
         typer.Option(
