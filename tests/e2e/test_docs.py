@@ -1,8 +1,9 @@
 """Everything that the README and `docs/` tell people to run, run.
 
-Each document runs from its top to its end in a checkout of its own (links to this one's files, so that
-`make up` and `.herma` mean what they mean to a reader), with the port taken from what is free.  Variables
-live on from block to block, as in a terminal.
+Each document runs from its top to its end in a folder that looks like a checkout (links to this one's
+files, so that `make up` and `.herma` mean what they mean to a reader), with the port taken from what is
+free.  Variables live on from block to block, as in a terminal.  The README starts and stops platforms of
+its own; the others share one that is up.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,11 @@ class Checkout:
             "HERMA_HTTP_PORT": self.port,
         }
         self._variables = self.folder / ".variables"
-        self._variables.touch()
         self._serving: subprocess.Popen[str] | None = None
+
+    def open_terminal(self) -> None:
+        """Forgets the variables of the terminal before."""
+        self._variables.write_text("")
 
     def run(self, block: Block) -> str:
         """Runs a block to its end; what it printed.
@@ -119,6 +123,7 @@ class Checkout:
         )
 
     def _here(self, text: str) -> str:
+        """With the port that this platform has."""
         return re.sub(rf"\b{PORT}\b", self.port, text)
 
     def _quoted(self, text: str) -> str:
@@ -134,6 +139,17 @@ def checkout(backend: str) -> Iterator[Checkout]:
         found.close()
 
 
+@pytest.fixture(scope="module")
+async def shared(backend: str) -> AsyncIterator[Checkout]:
+    found = Checkout(backend)
+    try:
+        await found.start(Block(README, 0, "sh", {}, ".venv/bin/herma up --model rehearsal", 0))
+        found.environment["PATH"] = f"{found.folder / '.venv/bin'}:{found.environment['PATH']}"
+        yield found
+    finally:
+        found.close()
+
+
 def ran(document: Path) -> list[Block]:
     """The blocks of a document that are run."""
     return [b for b in blocks_of(document) if b.language in RUN and "no-test" not in b.options]
@@ -142,12 +158,13 @@ def ran(document: Path) -> list[Block]:
 async def walk(checkout: Checkout, document: Path) -> None:
     """Runs a document from its top to its end."""
     blocks = blocks_of(document)
+    checkout.open_terminal()
     for block in ran(document):
         stays = "stays-up" in block.options
         printed = await checkout.start(block) if stays else checkout.run(block)
         shown = shown_after(blocks, block)
         if shown is not None:
-            problem = mismatch(shown, checkout._here(printed).replace(checkout.port, PORT))
+            problem = mismatch(shown, printed.replace(checkout.port, PORT))
             assert not problem, f"{block.where} prints something else\n{problem}"
 
 
@@ -155,15 +172,9 @@ async def test_the_readme_works_from_its_top_to_its_end(checkout: Checkout) -> N
     await walk(checkout, README)
 
 
-@pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if ran(d)], ids=lambda document: str(document.name)
-)
-async def test_every_document_works_on_a_platform_that_is_up(checkout: Checkout, document: Path) -> None:
-    start = Block(document, 0, "sh", {"stays-up": ""}, ".venv/bin/herma up --model rehearsal", 0)
-    await checkout.start(start)
-    path = f"{checkout.folder / '.venv/bin'}{os.pathsep}{checkout.environment['PATH']}"
-    checkout.environment["PATH"] = path
-    await walk(checkout, document)
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if ran(d)], ids=lambda d: str(d.name))
+async def test_every_document_works_on_a_platform_that_is_up(shared: Checkout, document: Path) -> None:
+    await walk(shared, document)
 
 
 def test_what_is_not_run_has_a_reason() -> None:
