@@ -10,9 +10,9 @@ import sys
 HEAD = """\
 # Command line
 
-Generated from the code by `make docs`. `herma` finds the platform by `HERMA_URL` and `HERMA_API_KEY`, else
-by the data folder (`HERMA_DATA_DIR`, else `.herma` here). Exit codes: 0 done, 1 refused or failed, 2 wrong
-usage, 3 the turn did not complete.
+Generated from the code by `make docs`. `herma` finds the platform by `HERMA_URL` and `HERMA_API_KEY`,
+else by the data folder (`HERMA_DATA_DIR`, else `.herma` here). Exit codes: 0 done, 1 refused or failed,
+2 wrong usage, 3 the turn did not complete.
 """
 
 

@@ -134,8 +134,8 @@ def _reasons() -> Iterator[str]:
         if found.reason != "INTERNAL" or cls is errors.Internal:
             yield f"| `{found.reason}` | {status_of(found)} | {(cls.__doc__ or '').strip()} |\n"
     yield (
-        "\nA thing that is not there names itself: `SESSION_NOT_FOUND`, `TURN_NOT_FOUND` and so on. A body "
-        "that is no JSON: `INVALID_JSON`.\n"
+        "\nA thing that is not there names itself: `SESSION_NOT_FOUND`, `TURN_NOT_FOUND` and so on. A "
+        "body that is no JSON: `INVALID_JSON`.\n"
     )
 
 

@@ -23,7 +23,7 @@ DOCUMENT = """\
 
 | What | Target | Median | p95 | Quartiles | Min–max | n | Beside, same run | Verdict |
 |---|---|---|---|---|---|---|---|---|
-| Turn overhead | p50 ≤ 14 ms; p95 ≤ 28 ms | 11 ms | 20 | 10–12 | 9–30 | 200 | peer 570 ms (0.02 ×) | met |
+| Overhead | p50 ≤ 14 ms; p95 ≤ 28 ms | 11 ms | 20 | 10–12 | 9–30 | 200 | peer 570 ms (0.02 ×) | met |
 | A hop | – | 1.0 ms | 2.0 | 1–1 | 1–2 | 20 | – | – |
 | Sync | ≤ 60 ms | – | – | – | – | – | – | not measured: not built |
 
@@ -46,7 +46,7 @@ def test_measured_lines_with_a_target_are_shown(tmp_path: Path) -> None:
     assert figures(document).splitlines() == [
         "| What | Target | Median | Beside, same run | Verdict |",
         "|---|---|---|---|---|",
-        "| Turn overhead | p50 ≤ 14 ms; p95 ≤ 28 ms | 11 ms | peer 570 ms (0.02 ×) | met |",
+        "| Overhead | p50 ≤ 14 ms; p95 ≤ 28 ms | 11 ms | peer 570 ms (0.02 ×) | met |",
     ]
 
 
