@@ -8,11 +8,12 @@ its own; the others share one that is up.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,10 +141,11 @@ def checkout(backend: str) -> Iterator[Checkout]:
 
 
 @pytest.fixture(scope="module")
-async def shared(backend: str) -> AsyncIterator[Checkout]:
+def shared(backend: str) -> Iterator[Checkout]:
     found = Checkout(backend)
+    up = Block(README, 0, "sh", {}, ".venv/bin/herma up --model rehearsal", 0)
     try:
-        await found.start(Block(README, 0, "sh", {}, ".venv/bin/herma up --model rehearsal", 0))
+        asyncio.run(found.start(up))
         found.environment["PATH"] = f"{found.folder / '.venv/bin'}:{found.environment['PATH']}"
         yield found
     finally:
