@@ -186,7 +186,7 @@ class Runner:
         async def build() -> str:
             notes = await self._notes.snapshot(keeper.turn_token)
             return build_system_prompt(
-                persona, notes, self._clock.now(), offers_tools=bool(self._registry.definitions)
+                persona, notes, self._clock.now(), tools=bool(self._registry.definitions)
             )
 
         return build

@@ -88,7 +88,7 @@ def test_the_same_ledger_gives_the_same_bytes(persona: str, content: str) -> Non
 def test_the_prompt_of_a_model_without_tools_does_not_speak_of_them() -> None:
     now = datetime(2026, 12, 1, 9, 30, tzinfo=UTC)
     assert "tool" in build_system_prompt("", "", now)
-    assert "tool" not in build_system_prompt("", "", now, offers_tools=False)
+    assert "tool" not in build_system_prompt("", "", now, tools=False)
 
 
 def test_a_tool_that_is_not_offered_is_only_found_for_a_call_that_runs() -> None:

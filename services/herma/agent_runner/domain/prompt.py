@@ -22,9 +22,9 @@ _TOOLS = (
 )
 
 
-def build_system_prompt(persona: str, notes: str, now: datetime, *, offers_tools: bool = True) -> str:
+def build_system_prompt(persona: str, notes: str, now: datetime, *, tools: bool = True) -> str:
     """Stable layers first, volatile last, so that a provider's cache keeps the longest prefix."""
-    layers = [_IDENTITY, _TOOLS] if offers_tools else [_IDENTITY_WITHOUT_TOOLS]
+    layers = [_IDENTITY, _TOOLS] if tools else [_IDENTITY_WITHOUT_TOOLS]
     if persona.strip():
         layers.append(persona.strip())
     if notes.strip():
