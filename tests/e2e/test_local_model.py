@@ -89,7 +89,7 @@ async def test_it_streams_an_answer_and_is_offered_no_tools(
 
 def test_everything_says_which_model_answers(platform: TestPlatform) -> None:
     line = "smollm2-135m-instruct on this machine. It calls no tools, so it is offered none"
-    assert platform.up_file["model"] == line
+    assert (platform.up_file["model_choice"], platform.up_file["model"]) == ("local", line)
     assert line in platform.herma("doctor", check=False).stdout
     assert line in (platform.data / "logs" / "up.log").read_text()
 

@@ -12,15 +12,9 @@ import os
 import resource
 import signal
 import sys
-from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-
-import httpx
-
-from herma.local.installation import Installation
-from herma.local.supervisor import Program, base_environment
 
 NAME = "smollm2-135m-instruct"
 
@@ -60,31 +54,14 @@ def what_is_missing() -> str:
     )
 
 
-def program(installation: Installation, port: int) -> Program:
-    """The process that serves the model."""
-    address = f"127.0.0.1:{port}"
-    return Program(
-        name="local-model",
-        argv=[sys.executable, "-m", "herma.local.local_model"],
-        environment={
-            **base_environment(),
-            "HERMA_LOCAL_MODEL_PORT": str(port),
-            "HERMA_LOCAL_MODEL_KEY": installation.local_model_key,
-            "MALLOC_ARENA_MAX": "2",
-        },
-        log=installation.folder / "logs" / "local-model.log",
-        ready=partial(_serves, f"http://{address}/health"),
-        address=address,
-    )
-
-
-async def _serves(url: str) -> bool:
-    """Whether the weights are loaded."""
-    async with httpx.AsyncClient(timeout=2) as client:
-        try:
-            return (await client.get(url)).status_code == 200
-        except httpx.HTTPError:
-            return False
+def environment(port: int, key: str) -> dict[str, str]:
+    """What the process needs to know."""
+    return {
+        "HERMA_LOCAL_MODEL_PORT": str(port),
+        "HERMA_LOCAL_MODEL_KEY": key,
+        # Else each thread has an arena of its own.
+        "MALLOC_ARENA_MAX": "2",
+    }
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 """Which model answers on this machine: what the person chose, or what the environment names.
 
-A route says what the runners are told of the model, which program has to run for it, and the line that
-people read.  Whether the model is offered tools is a property of the route, not of a model's name.
+A route says what the runners are told of the model, whether its process has to run here, and the line
+that people read.  Whether the model is offered tools is a property of the route, not of a model's name.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +15,6 @@ from herma.common.errors import HermaError
 from herma.local import local_model
 from herma.local.installation import Installation
 from herma.local.processes import free_port
-from herma.local.supervisor import Program
 
 _NAMED = ("HERMA_MODEL_BASE_URL", "HERMA_MODEL", "HERMA_MODEL_API_KEY")
 _PASSED = (*_NAMED, "HERMA_MODEL_TOOLS", "OPENAI_API_KEY")
@@ -42,14 +41,16 @@ class ModelRoute:
     """The way to the model of one `herma up`.
 
     Args:
+        choice: What was asked for.
         line: For people.
         environment: For agent-runner.
-        programs: What has to run for it.
+        port: Of the model's process on this machine; 0 when none has to run.
     """
 
+    choice: ModelChoice
     line: str
     environment: Mapping[str, str]
-    programs: Sequence[Program] = ()
+    port: int = 0
 
 
 def choose_route(choice: ModelChoice, installation: Installation) -> ModelRoute:
@@ -60,9 +61,11 @@ def choose_route(choice: ModelChoice, installation: Installation) -> ModelRoute:
     """
     line = provider_line(choice)
     if choice is ModelChoice.REHEARSAL:
-        return ModelRoute(line, {})
+        return ModelRoute(choice, line, {})
     if choice is ModelChoice.AUTO:
-        return ModelRoute(line, {name: os.environ[name] for name in _PASSED if os.environ.get(name)})
+        return ModelRoute(
+            choice, line, {name: os.environ[name] for name in _PASSED if os.environ.get(name)}
+        )
     named = [name for name in _NAMED if os.environ.get(name)]
     if named:
         raise ModelRefused(
@@ -81,7 +84,7 @@ def choose_route(choice: ModelChoice, installation: Installation) -> ModelRoute:
         "HERMA_MODEL_TOOLS": "none",
         "HERMA_MODEL_IDLE_SECONDS": idle,
     }
-    return ModelRoute(line, environment, [local_model.program(installation, port)])
+    return ModelRoute(choice, line, environment, port)
 
 
 def provider_line(choice: ModelChoice) -> str:

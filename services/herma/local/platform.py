@@ -98,7 +98,7 @@ class Platform:
         self.url = f"http://127.0.0.1:{plan.http_port}"
         fleet = Fleet(self._installation, plan)
         await self._supervisor.start(
-            [*fleet.authorities(), fleet.memory(), fleet.broker(), *self._model.programs]
+            [*fleet.authorities(), fleet.memory(), fleet.broker(), *fleet.local_model()]
         )
         await asyncio.gather(
             self._bootstrap(plan.authority_address),
@@ -174,6 +174,7 @@ class Platform:
                 ],
                 "backend": self.backend,
                 "model": self._model.line,
+                "model_choice": self._model.choice.value,
                 "version": herma.__version__,
                 "installation": self._installation.id,
                 "pid": os.getpid(),

@@ -15,6 +15,7 @@ import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from herma.common.errors import AlreadyExists
+from herma.local import local_model
 from herma.local.installation import Installation
 from herma.local.model_route import ModelRoute
 from herma.local.processes import free_port, is_free
@@ -121,6 +122,26 @@ class Fleet:
             },
             lambda: grpc_serves(f"unix:{socket}"),
         )
+
+    def local_model(self) -> list[Program]:
+        """The model's process, if the route needs one."""
+        port = self._plan.model.port
+        if not port:
+            return []
+        address = f"127.0.0.1:{port}"
+        return [
+            Program(
+                name="local-model",
+                argv=[sys.executable, "-m", "herma.local.local_model"],
+                environment={
+                    **base_environment(),
+                    **local_model.environment(port, self._installation.local_model_key),
+                },
+                log=self._installation.folder / "logs" / "local-model.log",
+                ready=partial(http_serves, f"http://{address}/health"),
+                address=address,
+            )
+        ]
 
     def sandbox(self) -> Program:
         """tool-sandbox."""
