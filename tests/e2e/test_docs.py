@@ -35,6 +35,10 @@ class Checkout:
     """A folder that looks like a checkout, and a terminal in it."""
 
     def __init__(self, backend: str) -> None:
+        # `make` in the folder would install into the environment that the links share, and name the
+        # folder in it.
+        fresh = subprocess.run(["make", "-q", ".venv/stamp"], cwd=ROOT, capture_output=True, check=False)
+        assert fresh.returncode == 0, "the environment is out of date: run `make setup` first"
         # It knows how a platform's data folder is cleaned up.
         self._platform = TestPlatform(backend)
         self.folder = self._platform.data / "checkout"
