@@ -2,6 +2,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 PYTEST_ARGS ?=
+UP_ARGS ?=
 # Tests fork while gRPC runs in their process; its fork handlers would break the child.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
@@ -23,7 +24,7 @@ setup: .venv/stamp ## Make .venv with the locked dependencies.
 
 up: setup ## Start the platform, run one turn, stay up.
 	@if docker version >/dev/null 2>&1; then $(BIN)/python scripts/build_images.py; fi
-	@$(BIN)/herma up
+	@$(BIN)/herma up $(UP_ARGS)
 
 down: setup ## Stop the platform.
 	@$(BIN)/herma down

@@ -178,7 +178,8 @@ class Runner:
             span.set_attribute("herma.turn.exit_reason", reason)
             if calls.used_sandbox and reason not in ("lease_lost", "handed_over"):
                 await self._end_turn(keeper)
-        _log.info("attempt ended", exit_reason=reason)
+            # Within the span, so that the line names its trace.
+            _log.info("attempt ended", exit_reason=reason)
 
     def _prompt_builder(
         self, lease: lease_pb2.Lease, keeper: LeaseKeeper
@@ -187,7 +188,13 @@ class Runner:
 
         async def build() -> str:
             notes = await self._notes.snapshot(keeper.turn_token)
-            return build_system_prompt(persona, notes, self._clock.now(), instructions=lease.instructions)
+            return build_system_prompt(
+                persona,
+                notes,
+                self._clock.now(),
+                instructions=lease.instructions,
+                tools=bool(self._registry.definitions),
+            )
 
         return build
 

@@ -27,6 +27,7 @@ from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
+from herma.local.model_route import ModelChoice
 from herma.local.platform import SCHEMAS
 from herma.local.settings import UpSettings
 
@@ -55,16 +56,32 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 @app.command()
 def up(
     detach: Annotated[bool, typer.Option(help="Return when ready; `herma down` stops it.")] = False,
-    runners: Annotated[int, typer.Option(min=1, max=32)] = 1,
-    authorities: Annotated[int, typer.Option(min=1, max=8)] = 1,
-    gateways: Annotated[int, typer.Option(min=1, max=8)] = 1,
+    runners: Annotated[int, typer.Option(min=1, max=32, help="How many agent-runners.")] = 1,
+    authorities: Annotated[
+        int, typer.Option(min=1, max=8, help="How many replicas of session-authority.")
+    ] = 1,
+    gateways: Annotated[int, typer.Option(min=1, max=8, help="How many replicas of gateway.")] = 1,
+    model: Annotated[
+        ModelChoice,
+        typer.Option(
+            help="`auto` goes by the environment; `local` runs a small model here (extra `local-model`); "
+            "`rehearsal` is no model."
+        ),
+    ] = ModelChoice.AUTO,
 ) -> None:
     """Start the whole platform on this machine, run one turn, stay up."""
     settings = UpSettings()
     if detach:
-        arguments = [f"--runners={runners}", f"--authorities={authorities}", f"--gateways={gateways}"]
+        arguments = [
+            f"--runners={runners}",
+            f"--authorities={authorities}",
+            f"--gateways={gateways}",
+            f"--model={model.value}",
+        ]
         raise typer.Exit(run_detached(settings, arguments, _say))
-    raise typer.Exit(run_up(settings, _say, authorities=authorities, runners=runners, gateways=gateways))
+    raise typer.Exit(
+        run_up(settings, _say, model, authorities=authorities, runners=runners, gateways=gateways)
+    )
 
 
 @app.command()

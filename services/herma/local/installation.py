@@ -64,6 +64,11 @@ class Installation:
         return {pair: key for pair, key in keys.items() if service in pair.split(">")}
 
     @property
+    def local_model_key(self) -> str:
+        """The key that the local model asks for."""
+        return str(self._secrets["local_model_key"])
+
+    @property
     def turn_token_key(self) -> str:
         """PEM of the private key."""
         return str(self._secrets["turn_token_key"])
@@ -103,6 +108,7 @@ class Installation:
         fresh = {
             "id": known.get("id") or secrets.token_hex(5),
             "turn_token_key": known.get("turn_token_key") or _new_key(),
+            "local_model_key": known.get("local_model_key") or secrets.token_hex(32),
             "database": {role: secrets.token_hex(16) for role in (*ROLES, "superuser")}
             | known.get("database", {}),
             "service_keys": {pair: secrets.token_hex(32) for pair in PAIRS}

@@ -11,6 +11,7 @@ from herma.cli.doctor.finding import Finding, note, ok, problem
 from herma.cli.doctor.scene import Scene
 from herma.cli.terminal_text import one_line
 from herma.common.redaction import redact
+from herma.local.model_route import ModelChoice, provider_line
 
 _SECONDS = 8.0
 
@@ -20,15 +21,17 @@ def check_provider(scene: Scene) -> Iterator[Finding]:
     if scene.remote:
         yield note("provider", "the platform is elsewhere: its provider is set there")
         return
+    line = provider_line(ModelChoice.AUTO)
+    if scene.up is not None and scene.up.get("model", line) != line:
+        # `herma up --model` chose another one than this environment names.
+        yield ok("provider", str(scene.up["model"]))
+        return
     environment = scene.environment
     base, model = environment.get("HERMA_MODEL_BASE_URL", ""), environment.get("HERMA_MODEL", "")
     key = environment.get("HERMA_MODEL_API_KEY", "")
     openai_key = environment.get("OPENAI_API_KEY", "")
     if not (base or model or key or openai_key):
-        yield ok(
-            "provider",
-            "rehearsal, which is not a model (set HERMA_MODEL_BASE_URL or OPENAI_API_KEY for one)",
-        )
+        yield ok("provider", line)
         return
     if not (base or key):
         key = openai_key
