@@ -28,7 +28,7 @@ _log = logger(__name__)
 
 
 async def serve(settings: SandboxSettings, lifecycle: Lifecycle) -> None:
-    """Serves until asked to stop; sandboxes stay."""
+    """Serves until asked to stop; sandboxes stay, unless the settings say otherwise."""
     database = Database(settings.database_url.get_secret_value(), size=settings.database_pool_size)
     await database.open()
     keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
@@ -65,7 +65,11 @@ async def serve(settings: SandboxSettings, lifecycle: Lifecycle) -> None:
             try:
                 await lifecycle.stopping()
                 await server.refuse()
+                # Before the calls are cut: their sandboxes are kept, to be attached to again.
+                busy = sandboxes.busy()
                 await server.stop(1.0)
+                if settings.sandbox_remove_on_stop:
+                    await sandboxes.retire(busy)
             finally:
                 tending.cancel()
                 await sandboxes.close()
