@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 import docker

@@ -1,13 +1,13 @@
 """The first process of tool-sandbox's container: starts the service and its broker, each as its own user.
 
 Only the broker may speak to the container engine.  In one container that takes two users: the broker gets
-the group of the engine's socket, the service does not.  Both users are the image's.  This process starts as
-root, for nothing but to hand over the folder of sockets and to become others; before it waits it is nobody
-that matters: the service's effective and the broker's real user, so that it can signal both, and no
-capability.  Nothing in the container runs as root from then on.
+the group of the engine's socket, the service does not.  Both users are the image's.  This process starts
+as root, for nothing but to hand over two folders and to start the two under other users.  Then it gives
+root up for good: it waits as the service's effective and the broker's real user, so that it can signal
+both, without any capability.  From then on nothing in the container runs as root.
 
-Invariants: when one of the two ends, the other is stopped and so is the container; the service stops first,
-since its last acts need the broker.  Standard library only: this process stays.
+Invariants: when one of the two ends, the other is stopped and so is the container; the service stops
+first, since its last acts need the broker.  Standard library only: this process stays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SLACK_SECONDS = 8.0
 _WAKING = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 
-class StartRefused(Exception):  # noqa: N818  # the house's way
+class StartRefused(Exception):
     """The container is not set up so that the broker alone could use the engine."""
 
 
@@ -80,6 +80,24 @@ def engine_groups(environment: Mapping[str, str]) -> list[int]:
     if not found.st_mode & stat.S_IWGRP:
         raise StartRefused(f"no group may use {path}; give it one (chgrp docker, chmod g=rw on the host)")
     return [found.st_gid]
+
+
+def prepare_folders(environment: Mapping[str, str], service: Account, broker: Account) -> None:
+    """Hands the sandboxes' sockets to the service, and lets it, and nobody else, come to the broker's.
+
+    Raises:
+        StartRefused: when a folder is not there.
+    """
+    sockets = Path(environment.get("HERMA_SANDBOX_SOCKET_DIR", ""))
+    meeting = Path(environment.get("HERMA_BROKER_SOCKET", "")).parent
+    for name, folder in (("HERMA_SANDBOX_SOCKET_DIR", sockets), ("HERMA_BROKER_SOCKET", meeting)):
+        if not folder.is_absolute() or not folder.is_dir():
+            raise StartRefused(f"the folder of {name} is not there")
+    os.chown(sockets, service.uid, service.gid)
+    if meeting.stat().st_uid != broker.uid:
+        # What is made in it gets its group, the service's.
+        meeting.chmod(0o2750)
+        os.chown(meeting, broker.uid, service.gid)
 
 
 def environment_of(service: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -146,10 +164,7 @@ def main() -> None:
             raise StartRefused("the two are started under users of their own, which takes root")
         service, broker = Account.named(_SERVICE_USER), Account.named(_BROKER_USER)
         groups = engine_groups(os.environ)
-        sockets = Path(os.environ.get("HERMA_SANDBOX_SOCKET_DIR", ""))
-        if not sockets.is_absolute() or not sockets.is_dir():
-            raise StartRefused("HERMA_SANDBOX_SOCKET_DIR is no folder of this container")
-        os.chown(sockets, service.uid, service.gid)
+        prepare_folders(os.environ, service, broker)
         serving = environment_of(_SERVICE, os.environ)
         broking = environment_of(_BROKER, os.environ)
         drain = float(os.environ.get("HERMA_DRAIN_SECONDS") or 20)
