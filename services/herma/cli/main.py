@@ -122,9 +122,8 @@ def bootstrap() -> None:
     settings = BootstrapSettings()
     keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     operator_key = settings.operator_key.get_secret_value()
-    _say(
-        f"tenant default: {asyncio.run(bootstrap_authority(settings.authority_address, keys, operator_key))}"
-    )
+    made = asyncio.run(bootstrap_authority(settings.authority_address, keys, operator_key))
+    _say(f"tenant default: {made}")
 
 
 @app.command("compose-env")

@@ -17,8 +17,8 @@ from herma.local.installation import fresh_secrets, public_key_of, write_private
 from herma.session_authority.domain.keys import mint_key
 
 _HEAD = """\
-# Secrets of one Herma installation, made by `herma compose-env`.  Keep a copy with your backups, and never
-# commit it.  Other settings of compose.yaml may stand here too: docs/compose.md names them.
+# Secrets of one Herma installation, made by `herma compose-env`.  Keep a copy with your backups, and
+# never commit it.  Other settings of compose.yaml may stand here too: docs/compose.md names them.
 """
 
 _ROLES = {

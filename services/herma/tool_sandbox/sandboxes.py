@@ -33,8 +33,6 @@ _log = logger(__name__)
 _DIAL_SECONDS = 15.0
 # After so many failures to reach a running sandbox it is given up.
 _PATIENCE = 2
-# Removals at a time.
-_REMOVALS = 8
 
 
 @dataclass(slots=True)
@@ -274,27 +272,6 @@ class Sandboxes:
             for slot in self._slots.values()
             if slot.live is not None and slot.live.busy
         )
-
-    async def retire(self, kept: frozenset[str]) -> int:
-        """Removes this deployment's sandboxes but for those that are kept; how many.  Best effort."""
-        try:
-            found = [entry.sandbox_id for entry in await self._engine.objects()]
-        except HermaError as error:
-            _log.warning("sandboxes were left behind", reason=error.reason)
-            return 0
-        lanes = asyncio.Semaphore(_REMOVALS)
-
-        async def remove(sandbox_id: str) -> bool:
-            async with lanes:
-                try:
-                    await self._engine.remove(sandbox_id)
-                except HermaError as error:
-                    _log.warning("a sandbox was left behind", sandbox_id=sandbox_id, reason=error.reason)
-                    return False
-            return True
-
-        removed = await asyncio.gather(*(remove(entry) for entry in found if entry not in kept))
-        return sum(removed)
 
     async def tend(self, idle_seconds: float, every: float) -> None:
         """Sweeps and reaps until cancelled."""
