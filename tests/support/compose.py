@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -107,7 +108,8 @@ class ComposeProject:
         self, *arguments: str, env_file: bool = True, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command of Compose on this project."""
-        files = ["--env-file", str(self.env_file) if env_file else os.devnull]
+        (self.folder / "empty.env").touch()
+        files = ["--env-file", str(self.env_file if env_file else self.folder / "empty.env")]
         done = subprocess.run(
             [*self._command, *files, "-p", self.name, "-f", str(_ROOT / "compose.yaml"), *arguments],
             env=self.environment,
@@ -120,6 +122,12 @@ class ComposeProject:
         if check and done.returncode != 0:
             raise AssertionError(f"compose {arguments} failed: {done.stdout}{done.stderr}\n{self.logs()}")
         return done
+
+    @property
+    def line(self) -> str:
+        """What stands for `docker compose` in a shell's command."""
+        words = [*self._command, "--env-file", str(self.env_file), "-p", self.name]
+        return shlex.join([*words, "-f", str(_ROOT / "compose.yaml")])
 
     def up(self) -> None:
         """Starts it; returns when all that others wait for is healthy."""

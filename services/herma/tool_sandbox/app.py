@@ -71,7 +71,7 @@ async def serve(settings: SandboxSettings, lifecycle: Lifecycle) -> None:
                 busy = sandboxes.busy()
                 await server.stop(1.0)
                 if settings.sandbox_remove_on_stop:
-                    await retire(engine, busy)
+                    await retire(engine, settings.sandbox_socket_dir, busy)
             finally:
                 tending.cancel()
                 await sandboxes.close()

@@ -7,6 +7,8 @@ always stay.
 from __future__ import annotations
 
 import asyncio
+import shutil
+from pathlib import Path
 
 from herma.common.errors import HermaError
 from herma.common.logs import logger
@@ -18,10 +20,14 @@ _log = logger(__name__)
 _LANES = 8
 
 
-async def retire(engine: Engine, kept: frozenset[str]) -> int:
-    """Removes this deployment's sandboxes but for those that are kept; how many.
+async def retire(engine: Engine, sockets: Path, kept: frozenset[str]) -> int:
+    """Removes this deployment's sandboxes and their socket folders, but for those kept; how many.
 
     Best effort: what cannot be removed is logged, and is left to the next start's sweep.
+
+    Args:
+        sockets: Folder with one folder per sandbox, those of sandboxes long gone among them.
+        kept: Ids of sandboxes.
     """
     try:
         found = [entry.sandbox_id for entry in await engine.objects()]
@@ -39,4 +45,14 @@ async def retire(engine: Engine, kept: frozenset[str]) -> int:
                 return False
         return True
 
-    return sum(await asyncio.gather(*(remove(entry) for entry in found if entry not in kept)))
+    wanted = [entry for entry in found if entry not in kept]
+    removed = await asyncio.gather(*(remove(entry) for entry in wanted))
+    left = {entry for entry, gone in zip(wanted, removed, strict=True) if not gone}
+    await asyncio.to_thread(_clear, sockets, kept | left)
+    return sum(removed)
+
+
+def _clear(sockets: Path, kept: frozenset[str]) -> None:
+    for folder in sockets.iterdir():
+        if folder.name not in kept:
+            shutil.rmtree(folder, ignore_errors=True)

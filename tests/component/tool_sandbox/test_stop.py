@@ -53,9 +53,11 @@ async def test_idle_sandboxes_go_and_the_one_at_work_is_attached_to_again(
         await asyncio.to_thread(tidy_service.stop)
         await asyncio.gather(call, return_exceptions=True)
         assert len(containers(tidy_service)) == 1
+        assert len(list((tidy_service.folder / "s").iterdir())) == 1
         await tidy_service.start()
         assert (await working.acquire()).instance == instance
         await idle.acquire()
         assert (await idle.run("cat f")).kept == b"kept\n"
     await asyncio.to_thread(tidy_service.stop)
     assert containers(tidy_service) == []
+    assert list((tidy_service.folder / "s").iterdir()) == []
