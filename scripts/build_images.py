@@ -51,7 +51,7 @@ def main() -> None:
         sys.exit(f"{TAG} is missing or of other sources")
     if not base and can_make_debian():
         base = DEBIAN
-        make_debian()
+        make_debian(DEBIAN, PACKAGES)
     base = base or REGISTRY_DEBIAN
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
@@ -105,10 +105,10 @@ def can_make_debian() -> bool:
     return os.getuid() == 0 and any(shutil.which(tool) for tool in ("mmdebstrap", "apt-get"))
 
 
-def make_debian() -> None:
-    """Imports a minimal Debian as an image, unless it is there."""
-    packages = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:16]
-    tag = f"{DEBIAN}-{packages}"
+def make_debian(name: str, included: tuple[str, ...]) -> None:
+    """Imports a minimal Debian with these packages as an image, unless it is there."""
+    packages = hashlib.sha256(" ".join(included).encode()).hexdigest()[:16]
+    tag = f"{name}-{packages}"
     inspected = subprocess.run(["docker", "image", "inspect", tag], capture_output=True, check=False)
     if inspected.returncode != 0:
         if shutil.which("mmdebstrap") is None:
@@ -117,11 +117,11 @@ def make_debian() -> None:
         print("making a Debian base (about a minute)", flush=True)
         with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
             run(
-                "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}",
+                "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(included)}",
                 "bookworm", archive.name,
             )  # fmt: skip
             run("docker", "import", archive.name, tag)
-    run("docker", "tag", tag, DEBIAN)
+    run("docker", "tag", tag, name)
 
 
 def assemble(context: Path, pins: str) -> None:

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings
 
 from herma.agent_runner.settings import RunnerSettings
 from herma.gateway.settings import GatewaySettings
-from herma.local.settings import UpSettings
+from herma.local.settings import BootstrapSettings, UpSettings
 from herma.memory.settings import MemorySettings
 from herma.session_authority.settings import AuthoritySettings
 from herma.tool_sandbox.broker.settings import BrokerSettings
@@ -22,6 +22,7 @@ SECTIONS: tuple[tuple[str, type[BaseSettings]], ...] = (
     ("tool-sandbox", SandboxSettings),
     ("tool-sandbox-broker", BrokerSettings),
     ("memory", MemorySettings),
+    ("herma bootstrap", BootstrapSettings),
 )
 HEAD = """\
 # Configuration

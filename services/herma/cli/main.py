@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,9 +28,11 @@ from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
+from herma.local.bootstrap import bootstrap as bootstrap_authority
+from herma.local.compose_env import write_compose_env
 from herma.local.model_route import ModelChoice
 from herma.local.platform import SCHEMAS
-from herma.local.settings import UpSettings
+from herma.local.settings import BootstrapSettings, UpSettings
 
 app = typer.Typer(
     name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -98,6 +101,13 @@ def serve(
             help="gateway, session-authority, agent-runner, tool-sandbox, tool-sandbox-broker, memory"
         ),
     ],
+    with_broker: Annotated[
+        bool,
+        typer.Option(
+            "--with-broker",
+            help="tool-sandbox in a container: its broker beside it, each under its own user.",
+        ),
+    ] = False,
 ) -> None:
     """Run one service with settings from the environment."""
     modules = {
@@ -110,7 +120,10 @@ def serve(
     }
     if service not in modules:
         raise typer.BadParameter("one of " + ", ".join(sorted(modules)))
-    os.execv(sys.executable, [sys.executable, "-m", modules[service]])  # noqa: S606  # becomes the service
+    if with_broker and service != "tool-sandbox":
+        raise typer.BadParameter("only tool-sandbox has a broker", param_hint="--with-broker")
+    module = "herma.tool_sandbox.init" if with_broker else modules[service]
+    os.execv(sys.executable, [sys.executable, "-m", module])  # noqa: S606  # becomes the service
 
 
 @app.command()
@@ -127,6 +140,26 @@ def migrate() -> None:
         password = os.environ.get(f"HERMA_{schema.schema.upper()}_PASSWORD")
         applied = asyncio.run(migrate_schema(url.get_secret_value(), schema, password))
         _say(f"{schema.schema}: {len(applied)} applied")
+
+
+@app.command()
+def bootstrap() -> None:
+    """Make the tenant `default` and let the operator's key of HERMA_OPERATOR_KEY work; safe to repeat."""
+    settings = BootstrapSettings()
+    keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
+    operator_key = settings.operator_key.get_secret_value()
+    made = asyncio.run(bootstrap_authority(settings.authority_address, keys, operator_key))
+    _say(f"tenant default: {made}")
+
+
+@app.command("compose-env")
+def compose_env(
+    file: Annotated[Path, typer.Option(help="Where to; what it holds already is kept.")] = Path(".env"),
+) -> None:
+    """Make the secrets that compose.yaml asks for, and admin.key with the operator's key beside them."""
+    added = write_compose_env(file)
+    _say(f"{file}: {len(added)} added" if added else f"{file} has all that compose.yaml asks for")
+    _say(f"{file.with_name('admin.key')}: the operator's key")
 
 
 @app.command()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 import docker
@@ -14,10 +13,9 @@ import docker.errors
 import requests
 
 import herma
-from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
 from herma.common.errors import HermaError, Unavailable
 from herma.common.postgres.migrations import migrate
-from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
+from herma.local.bootstrap import bootstrap
 from herma.local.installation import Installation
 from herma.local.model_route import ModelRoute
 from herma.local.ports import Ports
@@ -151,17 +149,11 @@ class Platform:
         return server.url
 
     async def _bootstrap(self, authority_address: str) -> None:
-        keys = ServiceKeys(self._installation.keys_of("operator"))
-        async with Peer(
-            "session-authority", authority_address, ServiceIdentity("operator", keys)
-        ) as peer:
-            stub: Any = identity_pb2_grpc.IdentityServiceStub(peer.channel)
-            await peer.call(
-                stub.Bootstrap,
-                identity_pb2.BootstrapRequest(operator_key=self._installation.operator_key()),
-                timeout=30,
-                retry=True,
-            )
+        await bootstrap(
+            authority_address,
+            self._installation.keys_of("operator"),
+            self._installation.operator_key(),
+        )
 
     def _write_up_file(self) -> None:
         if not self._ready:
