@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from herma.api.identity.v1 import identity_pb2_grpc
 from herma.api.lease.v1 import lease_pb2_grpc
+from herma.api.profile.v1 import profile_pb2_grpc
 from herma.api.session.v1 import session_pb2_grpc
 from herma.common.app import Lifecycle, run
 from herma.common.errors import HermaError
@@ -18,14 +19,18 @@ from herma.common.rpc import RpcServer, ServedApi, ServiceIdentity, ServiceKeys
 from herma.common.turn_token import TurnTokenSigner, TurnTokenVerifier
 from herma.session_authority import bells
 from herma.session_authority.bells import Belfry
+from herma.session_authority.deletion import Deletions
 from herma.session_authority.lease_servicer import LeaseServicer
+from herma.session_authority.profile_servicer import ProfileServicer
 from herma.session_authority.servicer import IdentityServicer, SessionServicer
 from herma.session_authority.settings import AuthoritySettings
+from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
+from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -57,9 +62,13 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         ServiceIdentity(NAME, ServiceKeys(keys)),
         _apis(
             SessionServicer(
-                SessionStore(database, new_id), Subscriptions(EventLog(database), belfry), belfry
+                SessionStore(database, new_id),
+                Deletions(DeletionStore(database, new_id), belfry),
+                Subscriptions(EventLog(database), belfry),
+                belfry,
             ),
             IdentityServicer(IdentityStore(database, new_id)),
+            ProfileServicer(ProfileStore(database, new_id)),
             lease_servicer,
         ),
         settings.listen,
@@ -94,7 +103,10 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
 
 
 def _apis(
-    sessions: SessionServicer, identities: IdentityServicer, leases: LeaseServicer
+    sessions: SessionServicer,
+    identities: IdentityServicer,
+    profiles: ProfileServicer,
+    leases: LeaseServicer,
 ) -> list[ServedApi]:
     lease_api = "herma.api.lease.v1.LeaseService"
     return [
@@ -110,6 +122,12 @@ def _apis(
             identity_pb2_grpc.add_IdentityServiceServicer_to_server,
             identities,
             frozenset({"gateway", "operator"}),
+        ),
+        ServedApi(
+            "herma.api.profile.v1.ProfileService",
+            profile_pb2_grpc.add_ProfileServiceServicer_to_server,
+            profiles,
+            frozenset({"gateway"}),
         ),
         ServedApi(
             lease_api,

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from herma.common.errors import CursorOutOfRange
+from herma.common.errors import CursorOutOfRange, NotFound
 from herma.session_authority.bells import Belfry
 from herma.session_authority.domain.model import Caller, Delta, Event
 from herma.session_authority.store.events import DeltaCursor, EventLog
@@ -31,7 +31,7 @@ class Subscriptions:
         after `turn_id`'s `turn.ended`, at once if that lies behind the cursor.
 
         Raises:
-            NotFound: when the session or turn is not the caller's.
+            NotFound: when the session or turn is not the caller's, or once it is deleted.
             CursorOutOfRange: for a cursor beyond the newest event.
         """
         start = await self._log.vantage(caller, session_id, turn_id)
@@ -45,6 +45,7 @@ class Subscriptions:
         seq = after
         # Text of a message whose start is still to be replayed waits for that replay.
         shown_from = start.last_seq
+        idle = False
         with self._belfry.session(session_id) as bell:
             while True:
                 ticket = bell.ticket()
@@ -62,8 +63,14 @@ class Subscriptions:
                     yield event
                     if event.kind == "turn.ended" and event.turn_id == turn_id:
                         return
-                if not events and not deltas:
-                    await bell.wait(ticket, _POLL_SECONDS)
+                if events or deltas:
+                    idle = False
+                    continue
+                # Woken for nothing: perhaps because there is nothing any more.
+                if idle and not await self._log.exists(caller.tenant_id, session_id):
+                    raise NotFound("no such session", reason="SESSION_NOT_FOUND")
+                idle = True
+                await bell.wait(ticket, _POLL_SECONDS)
 
 
 def _next_cursor(event: Event, cursor: DeltaCursor | None) -> DeltaCursor | None:

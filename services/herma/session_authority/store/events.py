@@ -81,6 +81,16 @@ class EventLog:
         ended: int | None = row["ended_seq"]
         return ended
 
+    async def exists(self, tenant_id: UUID, session_id: UUID) -> bool:
+        """Whether the session is still there."""
+        async with self._database.transaction(tenant_id) as connection:
+            found: bool = await connection.fetchval(
+                "SELECT EXISTS (SELECT FROM authority.sessions WHERE tenant_id = $1 AND id = $2)",
+                tenant_id,
+                session_id,
+            )
+            return found
+
     async def read(
         self, tenant_id: UUID, session_id: UUID, after: int, cursor: DeltaCursor | None
     ) -> tuple[Sequence[Event], Sequence[Delta]]:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import asyncpg
 
-from herma.common.errors import LeaseLost
-from herma.common.postgres import Database, see_tenant
+from herma.common.errors import LeaseLost, NotFound
+from herma.common.postgres import Connection, Database, see_tenant
 from herma.common.turn_token import TurnIdentity
 from herma.session_authority.domain.model import Lease, Profile, TurnState
 from herma.session_authority.store.endings import end_turn
@@ -57,8 +57,9 @@ class LeaseStore:
         """
         try:
             return await self._claim(request_id, runner_id)
-        except asyncpg.UniqueViolationError:
-            # The same request, made at the same time, has taken another session.
+        except (asyncpg.UniqueViolationError, NotFound):
+            # The same request, made at the same time, has taken another session; or the session that
+            # an earlier one took was deleted meanwhile.
             return await self._claim(request_id, runner_id)
 
     async def _claim(self, request_id: UUID, runner_id: UUID) -> Lease | None:
@@ -164,7 +165,7 @@ class LeaseStore:
             LeaseLost: when it is not the newest.
         """
         async with self._database.transaction(identity.tenant_id) as connection:
-            session = await lock_session(connection, identity.tenant_id, identity.session_id)
+            session = await lock_leased(connection, identity)
             await check_fence(session, identity)
             await self._let_go(session, identity.turn_id)
             await session.flush()
@@ -201,7 +202,10 @@ class LeaseStore:
 
     async def _take_back(self, tenant_id: UUID, session_id: UUID) -> bool:
         async with self._database.transaction(tenant_id) as connection:
-            session = await lock_session(connection, tenant_id, session_id)
+            try:
+                session = await lock_session(connection, tenant_id, session_id)
+            except NotFound:
+                return False  # deleted since it was looked for
             lease = await connection.fetchrow(
                 """
                 SELECT l.turn_id, l.acknowledged, t.attempt, t.deaths,
@@ -249,6 +253,18 @@ class LeaseStore:
         return [Interrupt(row["turn_id"], row["epoch"]) for row in rows]
 
 
+async def lock_leased(connection: Connection, identity: TurnIdentity) -> LockedSession:
+    """Locks the session that a runner acts for.
+
+    Raises:
+        LeaseLost: when it is gone: whoever had leased it holds nothing any more.
+    """
+    try:
+        return await lock_session(connection, identity.tenant_id, identity.session_id)
+    except NotFound as error:
+        raise LeaseLost() from error
+
+
 async def check_fence(session: LockedSession, identity: TurnIdentity) -> None:
     """Proves that a lease is the newest; the session is locked.
 
@@ -267,6 +283,13 @@ async def check_fence(session: LockedSession, identity: TurnIdentity) -> None:
     )
     if not held or session.epoch != identity.epoch:
         raise LeaseLost()
+
+
+def _prompt_for(session: LockedSession, profile_version: int) -> str:
+    """The stored prompt, unless it was built under another version of the profile."""
+    if session.prompt_profile_version != profile_version:
+        return ""
+    return session.system_prompt or ""
 
 
 async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
@@ -298,7 +321,7 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         epoch=row["epoch"],
         last_step=row["last_step"],
         profile=Profile(row["profile_id"], row["profile_name"], row["profile_version"], row["spec"]),
-        system_prompt=session.system_prompt or "",
+        system_prompt=_prompt_for(session, row["profile_version"]),
         history=await read_messages(connection, tenant_id, session.id),
         open_message_id=row["open_message_id"],
         previous_attempt=row["attempt_context"],

@@ -32,8 +32,8 @@ from herma.session_authority.store.endings import (
     discard_open_message,
     end_turn,
 )
-from herma.session_authority.store.leases import check_fence
-from herma.session_authority.store.locked_session import LockedSession, lock_session
+from herma.session_authority.store.leases import check_fence, lock_leased
+from herma.session_authority.store.locked_session import LockedSession
 
 
 class LedgerStore:
@@ -59,14 +59,14 @@ class LedgerStore:
 
     async def _append(self, identity: TurnIdentity, step: Step) -> StepOutcome:
         async with self._database.transaction(identity.tenant_id) as connection:
-            session = await lock_session(connection, identity.tenant_id, identity.session_id)
+            session = await lock_leased(connection, identity)
             repeated = await _repeated(connection, identity, step)
             if repeated is not None:
                 return repeated
             await check_fence(session, identity)
             turn = await connection.fetchrow(
                 """
-                SELECT last_step, attempt, interrupt_requested FROM authority.turns
+                SELECT last_step, attempt, interrupt_requested, profile_version FROM authority.turns
                 WHERE tenant_id = $1 AND id = $2
                 """,
                 identity.tenant_id,
@@ -77,7 +77,9 @@ class LedgerStore:
                 raise StepConflict(
                     f"step {step.number} does not follow {turn['last_step']}, or differs from it"
                 )
-            writer = _StepWriter(session, identity.turn_id, turn["attempt"], self._new_id)
+            writer = _StepWriter(
+                session, identity.turn_id, turn["attempt"], turn["profile_version"], self._new_id
+            )
             for operation in step.operations:
                 await writer.write(operation)
             if step.finish is not None:
@@ -139,6 +141,7 @@ class _StepWriter:
     session: LockedSession
     turn_id: UUID
     attempt: int
+    profile_version: int
     new_id: Callable[[], UUID]
     message_ids: list[UUID] = field(default_factory=list)
     call_ids: list[UUID] = field(default_factory=list)
@@ -153,6 +156,7 @@ class _StepWriter:
         await discard_open_message(session, self.turn_id, "superseded")
         if operation.system_prompt:
             session.system_prompt = operation.system_prompt
+            session.prompt_profile_version = self.profile_version
         message_id = self.new_id()
         await session.connection.execute(
             """

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from herma.api.ledger.v1 import ledger_pb2 as herma_dot_api_dot_ledger_dot_v1_dot_ledger__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"herma/api/session/v1/session.proto\x12\x14herma.api.session.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a herma/api/ledger/v1/ledger.proto\"\x93\x01\n\x07Session\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12\r\n\x05state\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08last_seq\x18\x07 \x01(\x03\"\x89\x01\n\x14\x43reateSessionRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"G\n\x15\x43reateSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.herma.api.session.v1.Session\"T\n\x11GetSessionRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\"D\n\x12GetSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.herma.api.session.v1.Session\"i\n\x13ListSessionsRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"`\n\x14ListSessionsResponse\x12/\n\x08sessions\x18\x01 \x03(\x0b\x32\x1d.herma.api.session.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"}\n\x13ListMessagesRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"_\n\x14ListMessagesResponse\x12.\n\x08messages\x18\x01 \x03(\x0b\x32\x1c.herma.api.ledger.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xab\x01\n\rSubmitRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x0c\n\x04mode\x18\x04 \x01(\t\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x13\n\x0btraceparent\x18\x07 \x01(\t\"W\n\x0eSubmitResponse\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x05\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x03\"N\n\x0eGetTurnRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\":\n\x0fGetTurnResponse\x12\'\n\x04turn\x18\x01 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\"T\n\x14InterruptTurnRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\"@\n\x15InterruptTurnResponse\x12\'\n\x04turn\x18\x01 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\"w\n\x10SubscribeRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tafter_seq\x18\x03 \x01(\x03\x12\x0f\n\x07turn_id\x18\x04 \x01(\t\"u\n\x11SubscribeResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1a.herma.api.ledger.v1.EventH\x00\x12+\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x1a.herma.api.ledger.v1.DeltaH\x00\x42\x06\n\x04item2\xa0\x06\n\x0eSessionService\x12h\n\rCreateSession\x12*.herma.api.session.v1.CreateSessionRequest\x1a+.herma.api.session.v1.CreateSessionResponse\x12_\n\nGetSession\x12\'.herma.api.session.v1.GetSessionRequest\x1a(.herma.api.session.v1.GetSessionResponse\x12\x65\n\x0cListSessions\x12).herma.api.session.v1.ListSessionsRequest\x1a*.herma.api.session.v1.ListSessionsResponse\x12\x65\n\x0cListMessages\x12).herma.api.session.v1.ListMessagesRequest\x1a*.herma.api.session.v1.ListMessagesResponse\x12S\n\x06Submit\x12#.herma.api.session.v1.SubmitRequest\x1a$.herma.api.session.v1.SubmitResponse\x12V\n\x07GetTurn\x12$.herma.api.session.v1.GetTurnRequest\x1a%.herma.api.session.v1.GetTurnResponse\x12h\n\rInterruptTurn\x12*.herma.api.session.v1.InterruptTurnRequest\x1a+.herma.api.session.v1.InterruptTurnResponse\x12^\n\tSubscribe\x12&.herma.api.session.v1.SubscribeRequest\x1a\'.herma.api.session.v1.SubscribeResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"herma/api/session/v1/session.proto\x12\x14herma.api.session.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a herma/api/ledger/v1/ledger.proto\"\xa4\x01\n\x07Session\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12\r\n\x05state\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08last_seq\x18\x07 \x01(\x03\x12\x0f\n\x07opening\x18\x08 \x01(\t\"\x89\x01\n\x14\x43reateSessionRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0f\n\x07profile\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\r\n\x05title\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"G\n\x15\x43reateSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.herma.api.session.v1.Session\"T\n\x11GetSessionRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\"D\n\x12GetSessionResponse\x12.\n\x07session\x18\x01 \x01(\x0b\x32\x1d.herma.api.session.v1.Session\"i\n\x13ListSessionsRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"`\n\x14ListSessionsResponse\x12/\n\x08sessions\x18\x01 \x03(\x0b\x32\x1d.herma.api.session.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"W\n\x14\x44\x65leteSessionRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\"\x17\n\x15\x44\x65leteSessionResponse\"}\n\x13ListMessagesRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"_\n\x14ListMessagesResponse\x12.\n\x08messages\x18\x01 \x03(\x0b\x32\x1c.herma.api.ledger.v1.Message\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xab\x01\n\rSubmitRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x0c\n\x04mode\x18\x04 \x01(\t\x12\x0c\n\x04kind\x18\x05 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x13\n\x0btraceparent\x18\x07 \x01(\t\"W\n\x0eSubmitResponse\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\x05\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x03\"N\n\x0eGetTurnRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\":\n\x0fGetTurnResponse\x12\'\n\x04turn\x18\x01 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\"T\n\x14InterruptTurnRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\"@\n\x15InterruptTurnResponse\x12\'\n\x04turn\x18\x01 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\"w\n\x10SubscribeRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tafter_seq\x18\x03 \x01(\x03\x12\x0f\n\x07turn_id\x18\x04 \x01(\t\"u\n\x11SubscribeResponse\x12+\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x1a.herma.api.ledger.v1.EventH\x00\x12+\n\x05\x64\x65lta\x18\x02 \x01(\x0b\x32\x1a.herma.api.ledger.v1.DeltaH\x00\x42\x06\n\x04item2\x8a\x07\n\x0eSessionService\x12h\n\rCreateSession\x12*.herma.api.session.v1.CreateSessionRequest\x1a+.herma.api.session.v1.CreateSessionResponse\x12_\n\nGetSession\x12\'.herma.api.session.v1.GetSessionRequest\x1a(.herma.api.session.v1.GetSessionResponse\x12\x65\n\x0cListSessions\x12).herma.api.session.v1.ListSessionsRequest\x1a*.herma.api.session.v1.ListSessionsResponse\x12h\n\rDeleteSession\x12*.herma.api.session.v1.DeleteSessionRequest\x1a+.herma.api.session.v1.DeleteSessionResponse\x12\x65\n\x0cListMessages\x12).herma.api.session.v1.ListMessagesRequest\x1a*.herma.api.session.v1.ListMessagesResponse\x12S\n\x06Submit\x12#.herma.api.session.v1.SubmitRequest\x1a$.herma.api.session.v1.SubmitResponse\x12V\n\x07GetTurn\x12$.herma.api.session.v1.GetTurnRequest\x1a%.herma.api.session.v1.GetTurnResponse\x12h\n\rInterruptTurn\x12*.herma.api.session.v1.InterruptTurnRequest\x1a+.herma.api.session.v1.InterruptTurnResponse\x12^\n\tSubscribe\x12&.herma.api.session.v1.SubscribeRequest\x1a\'.herma.api.session.v1.SubscribeResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,39 +34,43 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herma.api.session.v1.sessio
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SESSION']._serialized_start=128
-  _globals['_SESSION']._serialized_end=275
-  _globals['_CREATESESSIONREQUEST']._serialized_start=278
-  _globals['_CREATESESSIONREQUEST']._serialized_end=415
-  _globals['_CREATESESSIONRESPONSE']._serialized_start=417
-  _globals['_CREATESESSIONRESPONSE']._serialized_end=488
-  _globals['_GETSESSIONREQUEST']._serialized_start=490
-  _globals['_GETSESSIONREQUEST']._serialized_end=574
-  _globals['_GETSESSIONRESPONSE']._serialized_start=576
-  _globals['_GETSESSIONRESPONSE']._serialized_end=644
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=646
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=751
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=753
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=849
-  _globals['_LISTMESSAGESREQUEST']._serialized_start=851
-  _globals['_LISTMESSAGESREQUEST']._serialized_end=976
-  _globals['_LISTMESSAGESRESPONSE']._serialized_start=978
-  _globals['_LISTMESSAGESRESPONSE']._serialized_end=1073
-  _globals['_SUBMITREQUEST']._serialized_start=1076
-  _globals['_SUBMITREQUEST']._serialized_end=1247
-  _globals['_SUBMITRESPONSE']._serialized_start=1249
-  _globals['_SUBMITRESPONSE']._serialized_end=1336
-  _globals['_GETTURNREQUEST']._serialized_start=1338
-  _globals['_GETTURNREQUEST']._serialized_end=1416
-  _globals['_GETTURNRESPONSE']._serialized_start=1418
-  _globals['_GETTURNRESPONSE']._serialized_end=1476
-  _globals['_INTERRUPTTURNREQUEST']._serialized_start=1478
-  _globals['_INTERRUPTTURNREQUEST']._serialized_end=1562
-  _globals['_INTERRUPTTURNRESPONSE']._serialized_start=1564
-  _globals['_INTERRUPTTURNRESPONSE']._serialized_end=1628
-  _globals['_SUBSCRIBEREQUEST']._serialized_start=1630
-  _globals['_SUBSCRIBEREQUEST']._serialized_end=1749
-  _globals['_SUBSCRIBERESPONSE']._serialized_start=1751
-  _globals['_SUBSCRIBERESPONSE']._serialized_end=1868
-  _globals['_SESSIONSERVICE']._serialized_start=1871
-  _globals['_SESSIONSERVICE']._serialized_end=2671
+  _globals['_SESSION']._serialized_end=292
+  _globals['_CREATESESSIONREQUEST']._serialized_start=295
+  _globals['_CREATESESSIONREQUEST']._serialized_end=432
+  _globals['_CREATESESSIONRESPONSE']._serialized_start=434
+  _globals['_CREATESESSIONRESPONSE']._serialized_end=505
+  _globals['_GETSESSIONREQUEST']._serialized_start=507
+  _globals['_GETSESSIONREQUEST']._serialized_end=591
+  _globals['_GETSESSIONRESPONSE']._serialized_start=593
+  _globals['_GETSESSIONRESPONSE']._serialized_end=661
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=663
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=768
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=770
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=866
+  _globals['_DELETESESSIONREQUEST']._serialized_start=868
+  _globals['_DELETESESSIONREQUEST']._serialized_end=955
+  _globals['_DELETESESSIONRESPONSE']._serialized_start=957
+  _globals['_DELETESESSIONRESPONSE']._serialized_end=980
+  _globals['_LISTMESSAGESREQUEST']._serialized_start=982
+  _globals['_LISTMESSAGESREQUEST']._serialized_end=1107
+  _globals['_LISTMESSAGESRESPONSE']._serialized_start=1109
+  _globals['_LISTMESSAGESRESPONSE']._serialized_end=1204
+  _globals['_SUBMITREQUEST']._serialized_start=1207
+  _globals['_SUBMITREQUEST']._serialized_end=1378
+  _globals['_SUBMITRESPONSE']._serialized_start=1380
+  _globals['_SUBMITRESPONSE']._serialized_end=1467
+  _globals['_GETTURNREQUEST']._serialized_start=1469
+  _globals['_GETTURNREQUEST']._serialized_end=1547
+  _globals['_GETTURNRESPONSE']._serialized_start=1549
+  _globals['_GETTURNRESPONSE']._serialized_end=1607
+  _globals['_INTERRUPTTURNREQUEST']._serialized_start=1609
+  _globals['_INTERRUPTTURNREQUEST']._serialized_end=1693
+  _globals['_INTERRUPTTURNRESPONSE']._serialized_start=1695
+  _globals['_INTERRUPTTURNRESPONSE']._serialized_end=1759
+  _globals['_SUBSCRIBEREQUEST']._serialized_start=1761
+  _globals['_SUBSCRIBEREQUEST']._serialized_end=1880
+  _globals['_SUBSCRIBERESPONSE']._serialized_start=1882
+  _globals['_SUBSCRIBERESPONSE']._serialized_end=1999
+  _globals['_SESSIONSERVICE']._serialized_start=2002
+  _globals['_SESSIONSERVICE']._serialized_end=2908
 # @@protoc_insertion_point(module_scope)
