@@ -1,7 +1,8 @@
 """Builds the system prompt and the request from the ledger.
 
 Invariant: for the same ledger, the same bytes.  The system prompt is built once, stored with the
-session by the first `BeginMessage`, and reused; so the date in it is the session's, not the call's.
+session by the first `BeginMessage`, and reused until the profile changes; so the date in it is that of
+its building, not the call's.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ _TOOLS = (
 )
 
 
-def build_system_prompt(persona: str, notes: str, now: datetime) -> str:
-    """Stable layers first, volatile last, so that a provider's cache keeps the longest prefix."""
-    layers = [_IDENTITY, _TOOLS]
+def build_system_prompt(persona: str, notes: str, now: datetime, *, tools: bool = True) -> str:
+    """Stable layers first, volatile last, so that a provider's cache keeps the longest prefix.
+
+    Args:
+        tools: Whether there are any to give guidance for.
+    """
+    layers = [_IDENTITY, _TOOLS] if tools else [_IDENTITY]
     if persona.strip():
         layers.append(persona.strip())
     if notes.strip():

@@ -101,6 +101,12 @@ class ToolRegistry:
         self._tools = dict(tools)
         self.definitions = [definition_of(self._tools[name]) for name in sorted(self._tools)]
 
+    def only(self, names: frozenset[str] | None) -> ToolRegistry:
+        """A registry of these tools alone; None for all."""
+        if names is None:
+            return self
+        return ToolRegistry({name: tool for name, tool in self._tools.items() if name in names})
+
     def parse(self, name: str, arguments: str) -> tuple[Tool, BaseModel]:
         """The tool and its validated arguments.
 
