@@ -17,7 +17,7 @@ from herma.gateway import errors, openapi
 from herma.gateway.auth import Doorkeeper
 from herma.gateway.authority import Authority
 from herma.gateway.limits import BodyLimit
-from herma.gateway.routes import events, health, keys, messages, sessions, tenants, turns
+from herma.gateway.routes import events, health, keys, messages, profiles, sessions, tenants, turns
 from herma.gateway.settings import GatewaySettings
 from herma.gateway.sse import Pace
 from herma.gateway.tracing import ServerSpans
@@ -45,7 +45,7 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
     app.state.pace = pace
     errors.install(app)
     openapi.install(app)
-    for module in (sessions, messages, events, turns, keys, tenants, health):
+    for module in (sessions, messages, events, turns, keys, profiles, tenants, health):
         app.include_router(module.router)
     app.add_middleware(BodyLimit)
     app.add_middleware(ServerSpans)
