@@ -7,11 +7,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from herma.common.errors import HermaError
 from herma.local.up_file import UpFile
+
+# Of a list.
+_PAGE = 200
 
 
 class ApiError(HermaError):
@@ -37,6 +41,11 @@ def find_platform() -> tuple[str, str]:
     if not key and not key_file.exists():
         raise ApiError("there is no key: set HERMA_API_KEY")
     return url or (up or {})["http"], key or key_file.read_text().strip()
+
+
+def segment(text: str) -> str:
+    """Text as one segment of a path, whatever is in it."""
+    return quote(text, safe="")
 
 
 class ApiClient:
@@ -65,6 +74,59 @@ class ApiClient:
             ApiError: for a refusal.
         """
         return self._json(self._send("GET", path))
+
+    def put(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+        """Puts JSON.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        return self._json(self._send("PUT", path, json=body, headers=headers))
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Deletes; what was answered, if anything.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        return self._json(self._send("DELETE", path))
+
+    def pages(self, path: str, limit: int = 0) -> Iterator[dict[str, Any]]:
+        """The items of a list, page after page; at most `limit`, 0 for all.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        size = min(limit, _PAGE) or _PAGE
+        token, given = "", 0
+        while True:
+            page = self.get(f"{path}?page_size={size}&page_token={token}")
+            for item in page["items"]:
+                yield item
+                given += 1
+                if given == limit:
+                    return
+            token = page["next_page_token"]
+            if not token:
+                return
+
+    def history(self, session_id: str, last_seq: int) -> list[dict[str, Any]]:
+        """A session's events up to a number; those that there are when it is deleted meanwhile."""
+        found: list[dict[str, Any]] = []
+        if not last_seq:
+            return found
+        with self._http.stream("GET", f"/v1/sessions/{session_id}/events") as response:
+            if response.status_code != 200:
+                response.read()
+                self._json(response)
+            for line in response.iter_lines():
+                data = json.loads(line[6:]) if line.startswith("data: ") else {}
+                # Streamed text has no number.
+                if "seq" in data:
+                    found.append(data)
+                    if data["seq"] >= last_seq:
+                        break
+        return found
 
     def events(self, session_id: str, after: int, turn_id: str) -> Iterator[dict[str, Any]]:
         """A turn's events to its end; reconnects when the connection is cut."""

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the turn did not compl
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from typing import Annotated, Any
@@ -16,7 +15,9 @@ from pydantic import ValidationError
 
 import herma
 from herma.cli import doctor as doctor_module
+from herma.cli import key, profile, session, tenant
 from herma.cli.client import ApiClient, find_platform
+from herma.cli.output import Format, Output, say, say_json
 from herma.cli.send import send as send_message
 from herma.cli.up import run_detached, run_down, run_up
 from herma.common.errors import HermaError
@@ -27,12 +28,8 @@ from herma.local.settings import UpSettings
 app = typer.Typer(
     name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-tenant = typer.Typer(help="Tenants.", no_args_is_help=True)
-key = typer.Typer(help="API keys.", no_args_is_help=True)
-app.add_typer(tenant, name="tenant")
-app.add_typer(key, name="key")
-
-Output = Annotated[str, typer.Option("-o", "--output", help="`text` or `json`.")]
+for noun in (key, profile, session, tenant):
+    app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 
 
 @app.callback(invoke_without_command=True)
@@ -54,14 +51,14 @@ def up(
     settings = UpSettings()
     if detach:
         arguments = [f"--runners={runners}", f"--authorities={authorities}", f"--gateways={gateways}"]
-        raise typer.Exit(run_detached(settings, arguments, _say))
-    raise typer.Exit(run_up(settings, _say, authorities=authorities, runners=runners, gateways=gateways))
+        raise typer.Exit(run_detached(settings, arguments, say))
+    raise typer.Exit(run_up(settings, say, authorities=authorities, runners=runners, gateways=gateways))
 
 
 @app.command()
 def down() -> None:
     """Drain and stop the platform of this data folder."""
-    raise typer.Exit(run_down(UpSettings().data_dir, _say))
+    raise typer.Exit(run_down(UpSettings().data_dir, say))
 
 
 @app.command()
@@ -100,18 +97,18 @@ def migrate() -> None:
     for schema in SCHEMAS:
         password = os.environ.get(f"HERMA_{schema.schema.upper()}_PASSWORD")
         applied = asyncio.run(migrate_schema(url.get_secret_value(), schema, password))
-        _say(f"{schema.schema}: {len(applied)} applied")
+        say(f"{schema.schema}: {len(applied)} applied")
 
 
 @app.command()
-def doctor(output: Output = "text") -> None:
+def doctor(output: Output = Format.TEXT) -> None:
     """Check this machine and the platform; say what to do."""
     findings = list(doctor_module.examine(UpSettings()))
     if output == "json":
-        _say_json([{"name": f.name, "level": f.level, "text": f.text} for f in findings])
+        say_json([{"name": f.name, "level": f.level, "text": f.text} for f in findings])
     else:
         for finding in findings:
-            _say(f"{finding.level:8} {finding.name:9} {finding.text}")
+            say(f"{finding.level:8} {finding.name:9} {finding.text}")
     raise typer.Exit(1 if any(finding.level == "problem" for finding in findings) else 0)
 
 
@@ -119,9 +116,12 @@ def doctor(output: Output = "text") -> None:
 def send(
     message: Annotated[str, typer.Argument(help="What to say; `-` reads standard input.")],
     session: Annotated[str, typer.Option(help="Session to go on with.")] = "",
-    output: Output = "text",
+    profile: Annotated[str, typer.Option(help="Profile of a new session.")] = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Send one message and show the answer."""
+    if session and profile:
+        raise typer.BadParameter("a session has its profile already: leave out --profile")
     text = sys.stdin.read() if message == "-" else message
     client = ApiClient(*find_platform())
 
@@ -129,9 +129,9 @@ def send(
         if output == "text" and event["kind"] == "call.proposed":
             typer.echo(f"[{event['tool']}] {event['arguments']}", err=True)
 
-    reply = send_message(client, text, session, watch)
+    reply = send_message(client, text, session, watch, profile)
     if output == "json":
-        _say_json(
+        say_json(
             {
                 "session_id": reply.session_id,
                 "turn_id": reply.turn_id,
@@ -142,43 +142,10 @@ def send(
             }
         )
     elif reply.state == "completed":
-        _say(reply.text)
+        say(reply.text)
     else:
         typer.echo(f"The turn ended as {reply.exit_reason}. {reply.error}", err=True)
     raise typer.Exit(0 if reply.state == "completed" else 3)
-
-
-@tenant.command("create")
-def create_tenant(name: str, output: Output = "text") -> None:
-    """Make a tenant; shows its owner's key once. Needs the operator's key."""
-    made = ApiClient(*find_platform()).post("/v1/tenants", {"name": name})
-    if output == "json":
-        _say_json(made)
-    else:
-        _say(f"{made['tenant']['name']}  {made['tenant']['id']}\n{made['key']}")
-
-
-@key.command("create")
-def create_key(
-    name: Annotated[str, typer.Option(help="What it is for.")] = "",
-    scope: Annotated[list[str] | None, typer.Option(help="Scopes; all of yours if none.")] = None,
-    output: Output = "text",
-) -> None:
-    """Make a key with at most your rights; shows it once."""
-    made = ApiClient(*find_platform()).post("/v1/keys", {"name": name, "scopes": scope or []})
-    if output == "json":
-        _say_json(made)
-    else:
-        _say(made["secret"])
-
-
-def _say(text: str) -> None:
-    typer.echo(text)
-    sys.stdout.flush()
-
-
-def _say_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1))
 
 
 def main() -> None:

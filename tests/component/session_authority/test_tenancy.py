@@ -40,6 +40,7 @@ async def test_what_is_anothers_is_not_found(authority: Authority) -> None:
             sessions.submit(stranger, session_id, "Hi", "", ""),
             sessions.turn(stranger, turn_id),
             sessions.interrupt(stranger, turn_id),
+            authority.deletions.delete(stranger, session_id),
             follow(stranger, None),
             follow(stranger, turn_id),
             authority.identities.revoke_key(stranger, key_id),
@@ -57,9 +58,9 @@ async def test_a_runner_reaches_no_other_tenants_session(authority: Authority) -
     other = await authority.owner("other")
     forged = replace(identity_of(lease), tenant_id=other.caller.tenant_id)
     before = await authority.everything()
-    with pytest.raises(NotFound):
+    with pytest.raises(LeaseLost):
         await authority.ledger.append(forged, step_of(1, Status("hello")))
-    with pytest.raises(NotFound):
+    with pytest.raises(LeaseLost):
         await authority.leases.release(forged)
     with pytest.raises(LeaseLost):
         await authority.leases.renew(forged)
