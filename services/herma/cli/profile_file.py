@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from herma.common.errors import HermaError, InvalidArgument
 from herma.session_authority.domain.profile import ProfileSpec, check_profile_name, parse_spec
 
 _MAX_BYTES = 4 * 1024 * 1024
+_YAML = "tag:yaml.org,2002:"
 _FIELDS = frozenset(field.name for field in dataclasses.fields(ProfileSpec))
 _KNOWN = _FIELDS | {"name", "version"}
 
@@ -65,13 +67,16 @@ class _Flaw(Exception):
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML is untyped here
-    """YAML as JSON's types alone: what looks like a date stays text."""
+    """YAML as people mean it: `no` and what looks like a date are text."""
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [pair for pair in pairs if pair[0] not in (_YAML + "timestamp", _YAML + "bool")]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver(
+    _YAML + "bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), "tTfF"
+)
 
 
 def read_profiles(sources: Sequence[tuple[str, bytes]]) -> list[ProfileDocument]:
@@ -117,7 +122,7 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML is untyped here
 
 def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+    return dumper.represent_scalar(_YAML + "str", text, style=style)
 
 
 _Dumper.add_representer(str, _block)
