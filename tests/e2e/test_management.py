@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import uuid
@@ -171,6 +172,24 @@ async def test_a_session_at_work_stops_and_is_gone(
             assert platform.sql("authority", query) == [(0,)], table
         # The runner is well.
         assert await client.answer(await client.session(), "PLAIN") == "plain answer"
+
+
+async def test_a_runner_that_sleeps_through_a_deletion_wakes_and_goes_on(
+    platform: TestPlatform, model: ScriptedModelServer
+) -> None:
+    async with platform.client() as client:
+        session = await client.session()
+        await client.submit(session, "HANG asleep")
+        await eventually(lambda: model.matching("HANG asleep"), "the model is asked")
+        pid = platform.kill("agent-runner", signal.SIGSTOP)
+        try:
+            assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+            assert (await client.http.get(f"/v1/sessions/{session}")).status_code == 404
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await eventually(lambda: model.matching("HANG asleep")[0].aborted, "the connection is closed")
+        assert await client.answer(await client.session(), "PLAIN") == "plain answer"
+        assert platform.pid("agent-runner") == pid
 
 
 def running(command: str) -> bool:

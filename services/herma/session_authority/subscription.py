@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from herma.common.errors import CursorOutOfRange, NotFound
+from herma.common.errors import CursorOutOfRange
 from herma.session_authority.bells import Belfry
 from herma.session_authority.domain.model import Caller, Delta, Event
 from herma.session_authority.store.events import DeltaCursor, EventLog
@@ -50,7 +50,11 @@ class Subscriptions:
             while True:
                 ticket = bell.ticket()
                 events, deltas = await self._log.read(
-                    caller.tenant_id, session_id, seq, cursor if seq >= shown_from else None
+                    caller.tenant_id,
+                    session_id,
+                    seq,
+                    cursor if seq >= shown_from else None,
+                    suspect=idle,
                 )
                 if deltas and not events:
                     for delta in deltas:
@@ -63,14 +67,10 @@ class Subscriptions:
                     yield event
                     if event.kind == "turn.ended" and event.turn_id == turn_id:
                         return
-                if events or deltas:
-                    idle = False
-                    continue
-                # Woken for nothing: perhaps because there is nothing any more.
-                if idle and not await self._log.exists(caller.tenant_id, session_id):
-                    raise NotFound("no such session", reason="SESSION_NOT_FOUND")
-                idle = True
-                await bell.wait(ticket, _POLL_SECONDS)
+                # Who is woken twice for nothing may follow a session that is gone.
+                idle = not events and not deltas
+                if idle:
+                    await bell.wait(ticket, _POLL_SECONDS)
 
 
 def _next_cursor(event: Event, cursor: DeltaCursor | None) -> DeltaCursor | None:
