@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -21,6 +22,8 @@ PATIENCE = 60.0
 _STREAM_SILENCE = 45.0
 # How long a request that may be repeated is tried again while nobody listens.
 _AGAIN_SECONDS = 5.0
+# Of a list.
+_PAGE = 200
 
 
 class ApiError(HermaError):
@@ -50,6 +53,11 @@ def find_platform() -> tuple[str, str]:
 
 class _Away(Exception):
     """The platform answers, but cannot serve now."""
+
+
+def segment(text: str) -> str:
+    """Text as one segment of a path, whatever is in it."""
+    return quote(text, safe="")
 
 
 class _Silence:
@@ -108,6 +116,59 @@ class ApiClient:
             ApiError: for a refusal.
         """
         return self._json(self._send("GET", path))
+
+    def put(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+        """Puts JSON.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        return self._json(self._send("PUT", path, json=body, headers=headers))
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Deletes; what was answered, if anything.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        return self._json(self._send("DELETE", path))
+
+    def pages(self, path: str, limit: int = 0) -> Iterator[dict[str, Any]]:
+        """The items of a list, page after page; at most `limit`, 0 for all.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        size = min(limit, _PAGE) or _PAGE
+        token, given = "", 0
+        while True:
+            page = self.get(f"{path}?page_size={size}&page_token={token}")
+            for item in page["items"]:
+                yield item
+                given += 1
+                if given == limit:
+                    return
+            token = page["next_page_token"]
+            if not token:
+                return
+
+    def history(self, session_id: str, last_seq: int) -> list[dict[str, Any]]:
+        """A session's events up to a number; those that there are when it is deleted meanwhile."""
+        found: list[dict[str, Any]] = []
+        if not last_seq:
+            return found
+        with self._http.stream("GET", f"/v1/sessions/{session_id}/events") as response:
+            if response.status_code != 200:
+                response.read()
+                self._json(response)
+            for line in response.iter_lines():
+                data = json.loads(line[6:]) if line.startswith("data: ") else {}
+                # Streamed text has no number.
+                if "seq" in data:
+                    found.append(data)
+                    if data["seq"] >= last_seq:
+                        break
+        return found
 
     def events(
         self,

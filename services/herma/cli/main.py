@@ -15,14 +15,12 @@ import typer
 from pydantic import ValidationError
 
 import herma
-from herma.cli import turn
+from herma.cli import key, profile, session, tenant, turn
 from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
 from herma.cli.completion import completion
 from herma.cli.doctor.command import doctor
-from herma.cli.options import Output
-from herma.cli.options import say as _say
-from herma.cli.options import say_json as _say_json
+from herma.cli.output import Format, Output, say, say_json
 from herma.cli.send import send as send_message
 from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
@@ -37,11 +35,8 @@ from herma.local.settings import BootstrapSettings, UpSettings
 app = typer.Typer(
     name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-tenant = typer.Typer(help="Tenants.", no_args_is_help=True)
-key = typer.Typer(help="API keys.", no_args_is_help=True)
-app.add_typer(tenant, name="tenant")
-app.add_typer(key, name="key")
-app.add_typer(turn.app, name="turn")
+for noun in (key, profile, session, tenant, turn):
+    app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 app.command("chat")(chat)
 app.command("doctor")(doctor)
 app.command("trace")(turn.trace)
@@ -81,16 +76,16 @@ def up(
             f"--gateways={gateways}",
             f"--model={model.value}",
         ]
-        raise typer.Exit(run_detached(settings, arguments, _say))
+        raise typer.Exit(run_detached(settings, arguments, say))
     raise typer.Exit(
-        run_up(settings, _say, model, authorities=authorities, runners=runners, gateways=gateways)
+        run_up(settings, say, model, authorities=authorities, runners=runners, gateways=gateways)
     )
 
 
 @app.command()
 def down() -> None:
     """Drain and stop the platform of this data folder."""
-    raise typer.Exit(run_down(UpSettings().data_dir, _say))
+    raise typer.Exit(run_down(UpSettings().data_dir, say))
 
 
 @app.command()
@@ -139,7 +134,7 @@ def migrate() -> None:
     for schema in SCHEMAS:
         password = os.environ.get(f"HERMA_{schema.schema.upper()}_PASSWORD")
         applied = asyncio.run(migrate_schema(url.get_secret_value(), schema, password))
-        _say(f"{schema.schema}: {len(applied)} applied")
+        say(f"{schema.schema}: {len(applied)} applied")
 
 
 @app.command()
@@ -149,7 +144,7 @@ def bootstrap() -> None:
     keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     operator_key = settings.operator_key.get_secret_value()
     made = asyncio.run(bootstrap_authority(settings.authority_address, keys, operator_key))
-    _say(f"tenant default: {made}")
+    say(f"tenant default: {made}")
 
 
 @app.command("compose-env")
@@ -158,27 +153,30 @@ def compose_env(
 ) -> None:
     """Make the secrets that compose.yaml asks for, and admin.key with the operator's key beside them."""
     added = write_compose_env(file)
-    _say(f"{file}: {len(added)} added" if added else f"{file} has all that compose.yaml asks for")
-    _say(f"{file.with_name('admin.key')}: the operator's key")
+    say(f"{file}: {len(added)} added" if added else f"{file} has all that compose.yaml asks for")
+    say(f"{file.with_name('admin.key')}: the operator's key")
 
 
 @app.command()
 def send(
     message: Annotated[str, typer.Argument(help="What to say; `-` reads standard input.")],
     session: Annotated[str, typer.Option(help="Session to go on with.")] = "",
-    output: Output = "text",
+    profile: Annotated[str, typer.Option(help="Profile of a new session.")] = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Send one message and show the answer."""
+    if session and profile:
+        raise typer.BadParameter("a session has its profile already: leave out --profile")
     text = sys.stdin.read() if message == "-" else message
     client = ApiClient(*find_platform())
 
     def watch(event: dict[str, Any]) -> None:
-        if output == "text" and event["kind"] == "call.proposed":
+        if output == Format.TEXT and event["kind"] == "call.proposed":
             typer.echo(one_line(f"[{event['tool']}] {event['arguments']}", 400), err=True)
 
-    reply = send_message(client, text, session, watch)
-    if output == "json":
-        _say_json(
+    reply = send_message(client, text, session, watch, profile)
+    if output == Format.JSON:
+        say_json(
             {
                 "session_id": reply.session_id,
                 "turn_id": reply.turn_id,
@@ -189,34 +187,10 @@ def send(
             }
         )
     elif reply.state == "completed":
-        _say(reply.text)
+        say(reply.text)
     else:
         typer.echo(clean(f"The turn ended as {reply.exit_reason}. {reply.error}"), err=True)
     raise typer.Exit(0 if reply.state == "completed" else 3)
-
-
-@tenant.command("create")
-def create_tenant(name: str, output: Output = "text") -> None:
-    """Make a tenant; shows its owner's key once. Needs the operator's key."""
-    made = ApiClient(*find_platform()).post("/v1/tenants", {"name": name})
-    if output == "json":
-        _say_json(made)
-    else:
-        _say(f"{made['tenant']['name']}  {made['tenant']['id']}\n{made['key']}")
-
-
-@key.command("create")
-def create_key(
-    name: Annotated[str, typer.Option(help="What it is for.")] = "",
-    scope: Annotated[list[str] | None, typer.Option(help="Scopes; all of yours if none.")] = None,
-    output: Output = "text",
-) -> None:
-    """Make a key with at most your rights; shows it once."""
-    made = ApiClient(*find_platform()).post("/v1/keys", {"name": name, "scopes": scope or []})
-    if output == "json":
-        _say_json(made)
-    else:
-        _say(made["secret"])
 
 
 def main() -> None:

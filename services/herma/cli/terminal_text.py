@@ -38,10 +38,10 @@ def clean(text: str) -> str:
     return _UNSAFE.sub(_mark, _COLOURS.sub("", text))
 
 
-def one_line(text: str, width: int) -> str:
-    """Cleaned text in one line of at most `width` cells, white space folded, cut with an ellipsis."""
+def one_line(text: str, width: int = 0) -> str:
+    """Cleaned text in one line, white space folded; cut with an ellipsis at `width` cells unless 0."""
     folded = " ".join(clean(text).split())
-    if cell_len(folded) <= width:
+    if not width or cell_len(folded) <= width:
         return folded
     return set_cell_size(folded, max(1, width) - 1).rstrip() + "…"
 

@@ -14,7 +14,7 @@ import typer
 
 from herma.cli.client import ApiClient, ApiError, find_platform
 from herma.cli.completion import turn_ids
-from herma.cli.options import Output, say, say_json
+from herma.cli.output import Format, Output, say, say_json
 from herma.cli.span_file import read_trace
 from herma.cli.span_tree import TurnTrace, attempts, build
 from herma.cli.terminal_text import clean, one_line
@@ -29,10 +29,10 @@ TurnId = Annotated[str, typer.Argument(metavar="TURN", help="Id of a turn.", aut
 
 
 @app.command("show")
-def show(turn_id: TurnId, output: Output = "text") -> None:
+def show(turn_id: TurnId, output: Output = Format.TEXT) -> None:
     """Show a turn: its state, attempts, usage, calls, times and trace."""
     turn = _read(ApiClient(*find_platform()), turn_id)
-    if output == "json":
+    if output == Format.JSON:
         say_json(turn)
         return
     for line in _lines(turn):
@@ -40,10 +40,10 @@ def show(turn_id: TurnId, output: Output = "text") -> None:
 
 
 @app.command("interrupt")
-def interrupt(turn_id: TurnId, output: Output = "text") -> None:
+def interrupt(turn_id: TurnId, output: Output = Format.TEXT) -> None:
     """Ask a running turn to stop, or cancel a queued one; harmless when it has ended."""
     turn = ApiClient(*find_platform()).post(f"/v1/turns/{one_id(turn_id)}/interrupt", {})
-    if output == "json":
+    if output == Format.JSON:
         say_json(turn)
     elif turn["ended_at"]:
         say(f"{turn['id']}  {turn['state']} ({turn['exit_reason']})")
@@ -51,13 +51,13 @@ def interrupt(turn_id: TurnId, output: Output = "text") -> None:
         say(f"{turn['id']}  was asked to stop")
 
 
-def trace(turn_id: TurnId, output: Output = "text") -> None:
+def trace(turn_id: TurnId, output: Output = Format.TEXT) -> None:
     """Draw a turn's spans as a tree, mark its critical path, and say where the time went."""
     turn = _read(ApiClient(*find_platform()), turn_id)
     if not turn["trace_id"]:
         raise ApiError("the turn has no trace: it was submitted without one")
     found = _find(turn)
-    if output == "json":
+    if output == Format.JSON:
         say_json(
             {
                 "turn_id": turn["id"],

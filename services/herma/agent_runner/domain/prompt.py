@@ -1,7 +1,8 @@
 """Builds the system prompt and the request from the ledger.
 
 Invariant: for the same ledger, the same bytes.  The system prompt is built once, stored with the
-session by the first `BeginMessage`, and reused; so the date in it is the session's, not the call's.
+session by the first `BeginMessage`, and reused until the profile changes; so the date in it is that of
+its building, not the call's.
 """
 
 from __future__ import annotations

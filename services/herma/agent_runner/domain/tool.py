@@ -110,6 +110,13 @@ class ToolRegistry:
             [definition_of(self._tools[name]) for name in sorted(self._tools)] if offered else []
         )
 
+    def only(self, names: frozenset[str] | None) -> ToolRegistry:
+        """A registry of these tools alone; None for all."""
+        if names is None:
+            return self
+        tools = {name: tool for name, tool in self._tools.items() if name in names}
+        return ToolRegistry(tools, offered=self._offered)
+
     def parse(self, name: str, arguments: str, *, started: bool = False) -> tuple[Tool, BaseModel]:
         """The tool and its validated arguments; `started` for a call that runs already.
 

@@ -19,7 +19,7 @@ from herma.cli.chat.repl import COMMANDS, Repl
 from herma.cli.chat.screen import TurnScreen
 from herma.cli.client import ApiClient, find_platform
 from herma.cli.completion import session_ids
-from herma.cli.options import Output, say, say_json
+from herma.cli.output import Format, Output, say, say_json
 from herma.cli.terminal_text import clean, one_line
 
 _DID_NOT_COMPLETE = 3
@@ -31,7 +31,7 @@ def chat(
     go_on: Annotated[bool, typer.Option("--continue", help="Go on with the newest session.")] = False,
     profile: Annotated[str, typer.Option(help="Profile of a new session.")] = "",
     verbose: Annotated[bool, typer.Option(help="Show all output of tool calls.")] = False,
-    output: Output = "text",
+    output: Output = Format.TEXT,
 ) -> None:
     """Talk with an agent; with a message or from a pipe, ask once and print the answer alone."""
     if (bool(session) + go_on + bool(profile)) > 1:
@@ -40,7 +40,7 @@ def chat(
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     talks = not message and sys.stdin.isatty() and sys.stdout.isatty()
-    if talks and output == "json":
+    if talks and output == Format.JSON:
         raise typer.BadParameter("-o json answers one message: give one, or pipe it in")
     if not talks and message in ("", "-"):
         message = sys.stdin.read()
@@ -68,16 +68,16 @@ def _talk(client: ApiClient, conversation: Conversation, profile: str, verbose: 
 def _ask(conversation: Conversation, message: str, verbose: bool, output: str) -> int:
     """One message; the exit code."""
     calls = CallLog()
-    streams = output == "text" and sys.stdout.isatty()
+    streams = output == Format.TEXT and sys.stdout.isatty()
     screen = TurnScreen(Console(highlight=False), calls, verbose) if streams else None
 
     def take(event: Mapping[str, Any]) -> None:
         call = calls.take(event)
-        if call is not None and event["kind"] == "call.completed" and output == "text":
+        if call is not None and event["kind"] == "call.completed" and output == Format.TEXT:
             typer.echo(call.summary(100), err=True)
             for line in expanded(call, 2_000) if verbose else ():
                 typer.echo("  " + line, err=True)
-        elif event["kind"] == "status" and output == "text":
+        elif event["kind"] == "status" and output == Format.TEXT:
             typer.echo(one_line(str(event.get("text", "")), 200), err=True)
 
     try:
@@ -103,7 +103,7 @@ def _report(
     conversation: Conversation, outcome: Outcome, calls: CallLog, output: str, *, shown: bool
 ) -> int:
     done = outcome.state == "completed"
-    if output == "json":
+    if output == Format.JSON:
         say_json(
             {
                 "session_id": conversation.session_id,

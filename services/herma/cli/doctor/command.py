@@ -10,18 +10,18 @@ import typer
 from herma.cli.doctor.examine import examine
 from herma.cli.doctor.finding import Finding, Level
 from herma.cli.doctor.scene import Scene
-from herma.cli.options import Output, say, say_json
+from herma.cli.output import Format, Output, say, say_json
 from herma.local.settings import UpSettings
 
 
-def doctor(output: Output = "text") -> None:
+def doctor(output: Output = Format.TEXT) -> None:
     """Check this machine and the platform; say what to do. Exits 1 when there is a problem."""
     findings = []
     for finding in examine(Scene.of(UpSettings())):
         findings.append(finding)
-        if output == "text":
+        if output == Format.TEXT:
             _show(finding)
-    if output == "json":
+    if output == Format.JSON:
         say_json(
             [{"name": f.name, "level": f.level.value, "text": f.text, "fix": f.fix} for f in findings]
         )
