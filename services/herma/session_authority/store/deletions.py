@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from herma.common.errors import NotFound
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
 from herma.session_authority.domain.model import Caller, TurnState
@@ -59,9 +60,14 @@ class DeletionStore:
             NotFound: when the session is not the caller's.
         """
         async with self._database.transaction(caller.tenant_id) as connection:
-            if await _was_deleted(connection, caller, session_id):
-                return False
-            session = await lock_session(connection, caller.tenant_id, session_id, caller.principal_id)
+            try:
+                session = await lock_session(
+                    connection, caller.tenant_id, session_id, caller.principal_id
+                )
+            except NotFound:
+                if await _was_deleted(connection, caller, session_id):
+                    return False
+                raise
             leased: UUID | None = await connection.fetchval(
                 """
                 UPDATE authority.turns t SET interrupt_requested = true
