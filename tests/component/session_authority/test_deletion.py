@@ -120,6 +120,19 @@ async def test_deleting_twice_is_harmless_and_strangers_learn_nothing(authority:
     assert await authority.everything() == before
 
 
+async def test_the_database_deletes_no_session_of_another_tenant(authority: Authority) -> None:
+    caller, session_id = await authority.session()
+    other = (await authority.owner("other")).caller
+    await authority.submit(caller, session_id)
+    before = await authority.everything()
+    for tenant in (other.tenant_id, None):
+        async with authority.database.transaction(tenant) as connection:
+            await connection.execute(
+                "SELECT authority.delete_session($1, $2)", caller.tenant_id, session_id
+            )
+    assert await authority.everything() == before
+
+
 async def test_ten_deletions_at_once_all_succeed(authority: Authority) -> None:
     caller, session_id = await authority.session()
     await lived(authority, caller, session_id)
