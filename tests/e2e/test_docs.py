@@ -28,7 +28,7 @@ README = ROOT / "README.md"
 # Documents whose commands are run, but not here.
 ELSEWHERE = {
     "benchmarks.md": "`make bench` writes it, with its own command in it, and takes many minutes",
-    "compose.md": "it builds images and starts a platform of containers, which tests/e2e/test_compose.py does",
+    "compose.md": "it builds images and starts containers, as a test of its own does",
 }
 DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
 PORT = "8700"
