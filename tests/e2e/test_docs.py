@@ -2,8 +2,8 @@
 
 Each document runs from its top to its end in a folder that looks like a checkout (links to this one's
 files, so that `make up` and `.herma` mean what they mean to a reader), with the port taken from what is
-free.  Variables live on from block to block, as in a terminal.  The README starts and stops platforms of
-its own; the others share one that is up.
+free.  Variables and functions live on from block to block, as in a terminal.  The README starts and
+stops platforms of its own; the others share one that is up.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Checkout:
     def _shell(self, text: str) -> str:
         return (
             f"set -a; source {self._variables}; set +a\n"
-            f"trap 'status=$?; export -p > {self._variables}; exit $status' EXIT\n"
+            f"trap 'status=$?; {{ export -p; declare -f; }} > {self._variables}; exit $status' EXIT\n"
             f"set -a\n{self._here(text)}"
         )
 
