@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from herma.api.lease.v1 import lease_pb2, lease_pb2_grpc
-from herma.api.ledger.v1 import ledger_pb2
 from herma.common.rpc import Peer
 
 # The newest version of ledger records that this release reads.
@@ -54,14 +53,9 @@ class Authority:
             turn_token=turn_token,
         )
 
-    async def publish_delta(self, turn_token: str, delta: ledger_pb2.Delta) -> None:
-        """Shows streamed text."""
-        await self._peer.call(
-            self._stub.PublishDelta,
-            lease_pb2.PublishDeltaRequest(delta=delta),
-            timeout=2,
-            turn_token=turn_token,
-        )
+    async def publish_deltas(self, requests: AsyncIterator[lease_pb2.PublishDeltasRequest]) -> None:
+        """Shows streamed text until the authority stops or the call is cut."""
+        await self._peer.call(self._stub.PublishDeltas, requests, timeout=3600)
 
     def watch_signals(self, runner_id: str) -> AsyncIterator[lease_pb2.WatchSignalsResponse]:
         """What running turns must notice."""

@@ -11,8 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from herma.agent_runner import wire
-from herma.agent_runner.authority import Authority
-from herma.agent_runner.deltas import DeltaPublisher
+from herma.agent_runner.deltas import DeltaPublisher, DeltaStream
 from herma.agent_runner.domain.ledger import Ledger
 from herma.agent_runner.domain.prompt import render_messages
 from herma.agent_runner.domain.provider import (
@@ -45,7 +44,7 @@ class ModelStep:
     def __init__(
         self,
         provider: Provider,
-        authority: Authority,
+        deltas: DeltaStream,
         journal: Journal,
         keeper: LeaseKeeper,
         attempt: int,
@@ -53,7 +52,7 @@ class ModelStep:
         attempt_context: str,
     ) -> None:
         self._provider = provider
-        self._authority = authority
+        self._deltas = deltas
         self._journal = journal
         self._keeper = keeper
         self._attempt = attempt
@@ -100,9 +99,7 @@ class ModelStep:
         raise AssertionError("the last try returns or raises")
 
     async def _stream(self, ledger: Ledger, message_id: str, request: ModelRequest) -> ModelAnswer:
-        publisher = DeltaPublisher(
-            self._authority, self._keeper, ledger.turn_id, message_id, self._attempt
-        )
+        publisher = DeltaPublisher(self._deltas, self._keeper, ledger.turn_id, message_id, self._attempt)
         with self._tracer.start_as_current_span(
             f"chat {request.model}",
             kind=SpanKind.CLIENT,

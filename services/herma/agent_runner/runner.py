@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from herma.agent_runner import wire
 from herma.agent_runner.authority import Authority
 from herma.agent_runner.call_step import CallStep
+from herma.agent_runner.deltas import DeltaStream
 from herma.agent_runner.domain.prompt import build_system_prompt
 from herma.agent_runner.domain.provider import Provider
 from herma.agent_runner.domain.tool import ToolRegistry
@@ -50,6 +51,7 @@ class Runner:
         slots: int,
     ) -> None:
         self._authority = authority
+        self._deltas = DeltaStream(authority)
         self._sandboxes = sandboxes
         self._notes = notes
         self._provider = provider
@@ -68,6 +70,7 @@ class Runner:
         background = [
             asyncio.create_task(self._claim_forever()),
             asyncio.create_task(self._watch_signals()),
+            asyncio.create_task(self._deltas.run()),
         ]
         await lifecycle.stopping()
         self._draining.set()
@@ -158,7 +161,7 @@ class Runner:
                 registry=self._registry,
                 model=ModelStep(
                     self._provider,
-                    self._authority,
+                    self._deltas,
                     journal,
                     keeper,
                     lease.turn.attempt,

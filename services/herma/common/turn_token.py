@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import jwt
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     PublicFormat,
     load_pem_private_key,
+    load_pem_public_key,
 )
 
 from herma.common.errors import Unauthenticated
@@ -86,7 +90,10 @@ class TurnTokenVerifier:
         now: Callable[[], float] = time.time,
         remembered: int = 4096,
     ) -> None:
-        self._key = public_key_pem
+        key = load_pem_public_key(public_key_pem)
+        if not isinstance(key, Ed25519PublicKey):
+            raise ValueError("the turn token key is not an Ed25519 public key")
+        self._key = key
         self._now = now
         self._remembered = remembered
         self._seen: OrderedDict[str, TurnIdentity] = OrderedDict()
@@ -100,12 +107,16 @@ class TurnTokenVerifier:
         identity = self._seen.get(token)
         if identity is None:
             identity = self._decode(token)
-            self._seen[token] = identity
-            if len(self._seen) > self._remembered:
-                self._seen.popitem(last=False)
+            self.remember(token, identity)
         if identity.expires_at <= self._now():
             raise Unauthenticated("the turn token has expired", reason="TURN_TOKEN_INVALID")
         return identity
+
+    def remember(self, token: str, identity: TurnIdentity) -> None:
+        """Takes a token as verified: its signer's own."""
+        self._seen[token] = identity
+        if len(self._seen) > self._remembered:
+            self._seen.popitem(last=False)
 
     def _decode(self, token: str) -> TurnIdentity:
         try:

@@ -19,8 +19,9 @@ from herma.common.errors import HermaError, Unavailable
 from herma.common.postgres.migrations import migrate
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
 from herma.local.installation import Installation
+from herma.local.ports import Ports
 from herma.local.postgres import EmbeddedPostgres
-from herma.local.processes import free_port, start_time
+from herma.local.processes import start_time
 from herma.local.services import Fleet, make_plan
 from herma.local.settings import UpSettings
 from herma.local.supervisor import Program, Supervisor, base_environment
@@ -61,6 +62,7 @@ class Platform:
         self._counts = (authorities, runners, gateways)
         self._file = UpFile.of(installation.folder)
         self._supervisor = Supervisor(self._write_up_file)
+        self._ports = Ports()
         self._ready = False
         self.backend = ""
         self.url = ""
@@ -78,6 +80,7 @@ class Platform:
             await migrate(admin_url, schema, self._installation.database_password(schema.schema))
         authorities, runners, gateways = self._counts
         plan = make_plan(
+            self._ports,
             self.backend,
             self._settings.sandbox_image,
             admin_url,
@@ -108,13 +111,14 @@ class Platform:
         if self.backend == "docker":
             # Nobody speaks to them any more; the workspaces, volumes, stay.
             await asyncio.to_thread(remove_containers, self._installation.id)
+        self._ports.close()
 
     async def _start_database(self) -> str:
         if self._settings.database_url is not None:
             return self._settings.database_url.get_secret_value()
         server = EmbeddedPostgres(
             self._installation.folder / "postgres",
-            free_port(),
+            self._ports.take(),
             self._installation.database_password("superuser"),
         )
         await self._supervisor.start(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,25 +18,6 @@ def dies_with_parent(number: int) -> Callable[[], None]:
         libc.prctl(_PR_SET_PDEATHSIG, number)
 
     return set_signal
-
-
-def free_port() -> int:
-    """A port of the loopback address that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def is_free(port: int) -> bool:
-    """Whether a port of the loopback address can be listened on now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def start_time(pid: int) -> int | None:

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from herma.common.errors import AlreadyExists
 from herma.local.installation import Installation
-from herma.local.processes import free_port, is_free
+from herma.local.ports import Ports, is_free
 from herma.local.supervisor import Program, base_environment
 
 # Passed on as they are; everything else that a service needs is set here.
@@ -220,6 +220,7 @@ class Fleet:
 
 
 def make_plan(
+    ports: Ports,
     backend: str,
     image: str,
     admin_url: str,
@@ -232,22 +233,23 @@ def make_plan(
 
     Raises:
         AlreadyExists: when the HTTP port is taken.
+        Unavailable: when there are no free ports.
     """
     if http_port and not is_free(http_port):
         raise AlreadyExists(
             f"port {http_port} is in use; set HERMA_HTTP_PORT to another, or to 0 for any"
         )
-    first = http_port or free_port()
+    first = http_port or ports.take()
     return Plan(
         backend=backend,
         image=image,
         admin_url=admin_url,
         http_port=first,
-        authorities=tuple(free_port() for _ in range(authorities)),
-        sandbox_port=free_port(),
-        memory_port=free_port(),
-        runners=tuple(free_port() for _ in range(runners)),
-        gateways=(first, *(free_port() for _ in range(gateways - 1))),
+        authorities=tuple(ports.take() for _ in range(authorities)),
+        sandbox_port=ports.take(),
+        memory_port=ports.take(),
+        runners=tuple(ports.take() for _ in range(runners)),
+        gateways=(first, *(ports.take() for _ in range(gateways - 1))),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 from herma.api.identity.v1 import identity_pb2_grpc
 from herma.api.lease.v1 import lease_pb2_grpc
@@ -71,11 +72,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
     )
     listener = Listener(
         settings.listen_url,
-        {
-            bells.WORK: lambda _payload: belfry.work.ring(),
-            bells.SIGNAL: lambda _payload: belfry.signals.ring(),
-            bells.SESSION: belfry.heard_session,
-        },
+        {channel: partial(belfry.heard, channel) for channel in bells.CHANNELS},
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -121,7 +118,7 @@ def _apis(
             leases,
             frozenset({"agent-runner"}),
             untraced=frozenset(
-                f"/{lease_api}/{method}" for method in ("Claim", "Renew", "PublishDelta", "WatchSignals")
+                f"/{lease_api}/{method}" for method in ("Claim", "Renew", "PublishDeltas", "WatchSignals")
             ),
         ),
     ]
@@ -132,8 +129,8 @@ async def _sweep(leases: LeaseStore, belfry: Belfry, every: float) -> None:
         await asyncio.sleep(every)
         try:
             if await leases.take_back_lapsed():
+                belfry.ring_all()
                 belfry.ring_work()
-                belfry.heard_session("")
         except HermaError as error:
             _log.warning("lapsed leases were not looked for", reason=error.reason)
 

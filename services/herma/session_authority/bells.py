@@ -2,12 +2,14 @@
 
 Only a hint: every waiter also polls slowly, so a lost ring costs time and never correctness.  Rings
 are coalesced on the leading edge: the first goes out at once, those that come while it is under way
-go out together.  Payloads are session ids, never tenant data.
+go out together.  Payloads name the replica, which does not listen to itself, and the session; never
+tenant data.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from uuid import UUID
 
@@ -20,6 +22,9 @@ _log = logger(__name__)
 WORK = "herma_work"
 SESSION = "herma_session"
 SIGNAL = "herma_signal"
+CHANNELS = (WORK, SESSION, SIGNAL)
+
+_UNHURRIED = "SET LOCAL synchronous_commit = off"
 
 
 class Bell:
@@ -27,7 +32,8 @@ class Bell:
 
     def __init__(self) -> None:
         self._rings = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In the order in which they came.
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def ticket(self) -> int:
         """How often it has rung: take it before looking, give it to `wait` after."""
@@ -36,24 +42,34 @@ class Bell:
     def ring(self) -> None:
         """Wakes all waiters."""
         self._rings += 1
-        waiters, self._waiters = self._waiters, set()
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def ring_one(self) -> None:
+        """Wakes the waiter that has waited longest: there is something for one of them."""
+        self._rings += 1
+        while self._waiters:
+            waiter = next(iter(self._waiters))
+            del self._waiters[waiter]
+            if not waiter.done():
+                waiter.set_result(None)
+                return
 
     async def wait(self, ticket: int, timeout: float) -> None:
         """Returns once it has rung since the ticket, or after the timeout."""
         if self._rings != ticket:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             async with asyncio.timeout(timeout):
                 await waiter
         except TimeoutError:
             pass
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
 
 class SessionBell:
@@ -75,6 +91,7 @@ class Belfry:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._name = secrets.token_hex(6)
         self.work = Bell()
         self.signals = Bell()
         self._sessions: dict[UUID, tuple[Bell, int]] = {}
@@ -95,32 +112,48 @@ class Belfry:
             self._sessions[session_id] = (bell, listeners - 1)
 
     def ring_work(self) -> None:
-        """A turn may be claimable."""
-        self.work.ring()
-        self._send(WORK, "")
+        """One more turn is claimable."""
+        self.work.ring_one()
+        self._send(WORK)
 
     def ring_signals(self) -> None:
         """A leased turn may have been asked to stop."""
         self.signals.ring()
-        self._send(SIGNAL, "")
+        self._send(SIGNAL)
 
     def ring_session(self, session_id: UUID) -> None:
         """A session has new events or streamed text."""
-        self.heard_session(str(session_id))
+        self._ring_listeners(session_id)
         self._send(SESSION, str(session_id))
 
-    def heard_session(self, payload: str) -> None:
-        """Another replica rang for a session; an empty payload stands for all."""
-        if not payload:
-            for bell, _ in list(self._sessions.values()):
-                bell.ring()
+    def ring_all(self) -> None:
+        """Anything may have changed."""
+        self.work.ring()
+        self.signals.ring()
+        for bell, _ in list(self._sessions.values()):
+            bell.ring()
+
+    def heard(self, channel: str, payload: str) -> None:
+        """What another replica sent; an empty payload means that some of it was missed."""
+        sender, _, session = payload.partition(" ")
+        if not sender:
+            self.ring_all()
+        elif sender == self._name:
             return
-        entry = self._sessions.get(UUID(payload))
+        elif channel == WORK:
+            self.work.ring_one()
+        elif channel == SIGNAL:
+            self.signals.ring()
+        else:
+            self._ring_listeners(UUID(session))
+
+    def _ring_listeners(self, session_id: UUID) -> None:
+        entry = self._sessions.get(session_id)
         if entry is not None:
             entry[0].ring()
 
-    def _send(self, channel: str, payload: str) -> None:
-        self._out.add((channel, payload))
+    def _send(self, channel: str, session: str = "") -> None:
+        self._out.add((channel, f"{self._name} {session}"))
         self._some.set()
 
     async def run(self) -> None:
@@ -131,8 +164,7 @@ class Belfry:
             batch, self._out = self._out, set()
             channels, payloads = zip(*batch, strict=True)
             try:
-                async with self._database.transaction() as connection:
-                    await connection.execute("SET LOCAL synchronous_commit = off")
+                async with self._database.transaction(first=_UNHURRIED) as connection:
                     await connection.execute(
                         "SELECT pg_notify(c, p) FROM unnest($1::text[], $2::text[]) AS r (c, p)",
                         channels,

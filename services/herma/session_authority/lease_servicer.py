@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 from herma.api.lease.v1 import lease_pb2, lease_pb2_grpc
-from herma.common.errors import InvalidArgument
+from herma.common.errors import HermaError, InvalidArgument
 from herma.common.ids import parse_id
+from herma.common.logs import logger
 from herma.common.rpc import current_caller
 from herma.common.turn_token import TurnIdentity, TurnTokenSigner, TurnTokenVerifier
 from herma.session_authority import wire
@@ -17,6 +19,8 @@ from herma.session_authority.bells import Belfry
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
+
+_log = logger(__name__)
 
 # The version of ledger records that this release writes.
 LEDGER_VERSION = 1
@@ -47,13 +51,12 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         self._belfry = belfry
         self._signer = signer
         self._verifier = verifier
-        self._closing = False
+        self._stopping = asyncio.Event()
 
     def close(self) -> None:
         """Lets long polls end now: this replica stops."""
-        self._closing = True
-        self._belfry.work.ring()
-        self._belfry.signals.ring()
+        self._stopping.set()
+        self._belfry.ring_all()
 
     async def Claim(  # noqa: N802  # the proto's name
         self, request: lease_pb2.ClaimRequest, context: Any
@@ -67,7 +70,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
                 fields={"ledger_version": f"at least {LEDGER_VERSION}"},
             )
         until = time.monotonic() + min(request.wait.ToMilliseconds() / 1000, _MAX_WAIT)
-        while not self._closing:
+        while not self._stopping.is_set():
             ticket = self._belfry.work.ticket()
             lease = await self._leases.claim(request_id, runner_id)
             if lease is not None:
@@ -84,7 +87,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
                 )
                 return lease_pb2.ClaimResponse(
                     lease=wire.lease_message(
-                        lease, self._signer.sign(identity), self._leases.ttl.total_seconds()
+                        lease, self._token(identity), self._leases.ttl.total_seconds()
                     )
                 )
             left = until - time.monotonic()
@@ -99,7 +102,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         identity = self._identity()
         asked = await self._leases.renew(identity)
         fresh = replace(identity, expires_at=int(time.time()) + _TOKEN_SECONDS)
-        response = lease_pb2.RenewResponse(turn_token=self._signer.sign(fresh), interrupt_requested=asked)
+        response = lease_pb2.RenewResponse(turn_token=self._token(fresh), interrupt_requested=asked)
         response.ttl.FromTimedelta(self._leases.ttl)
         return response
 
@@ -109,7 +112,7 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         identity = self._identity()
         outcome = await self._ledger.append(identity, wire.step_of(request))
         self._belfry.ring_session(identity.session_id)
-        if request.HasField("finish"):
+        if outcome.is_runnable:
             self._belfry.ring_work()
         return lease_pb2.AppendResponse(
             message_ids=wire.ids(outcome.message_ids),
@@ -125,21 +128,33 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         self._belfry.ring_work()
         return lease_pb2.ReleaseResponse()
 
-    async def PublishDelta(  # noqa: N802
-        self, request: lease_pb2.PublishDeltaRequest, context: Any
-    ) -> lease_pb2.PublishDeltaResponse:
-        identity = self._identity()
-        self._deltas.put(
-            identity.tenant_id, identity.session_id, wire.delta_of(request.delta, identity.turn_id)
-        )
-        return lease_pb2.PublishDeltaResponse()
+    async def PublishDeltas(  # noqa: N802
+        self, request_iterator: AsyncIterator[lease_pb2.PublishDeltasRequest], context: Any
+    ) -> lease_pb2.PublishDeltasResponse:
+        async with asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(self._take_deltas(request_iterator))
+            stopping = tasks.create_task(self._stopping.wait())
+            await asyncio.wait([taking, stopping], return_when=asyncio.FIRST_COMPLETED)
+            taking.cancel()
+            stopping.cancel()
+        return lease_pb2.PublishDeltasResponse()
+
+    async def _take_deltas(self, requests: AsyncIterator[lease_pb2.PublishDeltasRequest]) -> None:
+        async for request in requests:
+            try:
+                identity = self._verifier.verify(request.turn_token)
+                delta = wire.delta_of(request.delta, identity.turn_id)
+            except HermaError as error:
+                _log.info("streamed text was dropped", reason=error.reason)
+                continue
+            self._deltas.put(identity.tenant_id, identity.session_id, delta)
 
     async def WatchSignals(  # noqa: N802
         self, request: lease_pb2.WatchSignalsRequest, context: Any
     ) -> AsyncIterator[lease_pb2.WatchSignalsResponse]:
         runner_id = parse_id(request.runner_id, "runner_id")
         told: set[tuple[object, int]] = set()
-        while not self._closing:
+        while not self._stopping.is_set():
             ticket = self._belfry.signals.ticket()
             current = {
                 (entry.turn_id, entry.epoch) for entry in await self._leases.interrupts_of(runner_id)
@@ -148,6 +163,11 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
                 yield lease_pb2.WatchSignalsResponse(turn_id=str(turn_id), epoch=epoch, kind="interrupt")
             told = set(current)
             await self._belfry.signals.wait(ticket, _POLL_SECONDS)
+
+    def _token(self, identity: TurnIdentity) -> str:
+        token = self._signer.sign(identity)
+        self._verifier.remember(token, identity)
+        return token
 
     def _identity(self) -> TurnIdentity:
         return self._verifier.verify(current_caller().turn_token)

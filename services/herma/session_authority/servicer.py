@@ -112,7 +112,8 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
             request.traceparent,
             request.fingerprint.hex(),
         )
-        self._belfry.ring_work()
+        if admitted.is_runnable:
+            self._belfry.ring_work()
         self._belfry.ring_session(admitted.session_id)
         return session_pb2.SubmitResponse(
             turn_id=str(admitted.turn_id),

@@ -69,6 +69,23 @@ async def test_text_is_streamed_and_whole(scripted: ScriptedModelServer) -> None
     )
 
 
+async def test_requests_share_a_connection(scripted: ScriptedModelServer) -> None:
+    used = []
+
+    async def note(response: httpx.Response) -> None:
+        used.append(response.extensions["network_stream"].get_extra_info("client_addr"))
+
+    async with httpx.AsyncClient(timeout=1.0, event_hooks={"response": [note]}) as client:
+        provider = ChatCompletions(client, scripted.base_url, "scripted", scripted.api_key)
+        for _ in range(3):
+            # As the fold does: it leaves the stream at the whole answer.
+            async for item in provider.stream(request("TEXT")):
+                if isinstance(item, ModelAnswer):
+                    break
+    assert len(used) == 3
+    assert len(set(used)) == 1
+
+
 async def test_only_line_ends_end_lines(scripted: ScriptedModelServer) -> None:
     _, answer = await ask(scripted, "SEPARATORS")
     assert answer.content == "a\u2028b\u0085c"

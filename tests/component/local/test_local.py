@@ -13,12 +13,13 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 from herma.common.errors import AlreadyExists
 from herma.local.installation import Installation
 from herma.local.postgres import DatabaseRefused, EmbeddedPostgres
-from herma.local.processes import free_port, is_alive, start_time
+from herma.local.processes import is_alive, start_time
 from herma.local.supervisor import Program, Supervisor, base_environment
 from herma.local.up_file import UpFile
 
@@ -46,7 +47,7 @@ async def supervisor() -> AsyncIterator[Supervisor]:
 async def test_a_database_survives_a_kill_and_asks_for_passwords(
     tmp_path: Path, supervisor: Supervisor
 ) -> None:
-    server = EmbeddedPostgres(tmp_path / "pg", free_port(), "a password")
+    server = EmbeddedPostgres(tmp_path / "pg", take_port(), "a password")
     await supervisor.start([program(server, tmp_path / "log")])
     connection = await asyncpg.connect(server.url)
     await connection.execute("CREATE TABLE t AS SELECT 1 AS x")

@@ -14,12 +14,13 @@ import asyncpg
 import pytest
 from tests.component.session_authority.authority import Authority
 from tests.component.session_authority.server import SERVICE_PASSWORD, Server
+from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 from herma.common.postgres.migrations import migrate
 from herma.local.platform import SCHEMAS
 from herma.local.postgres import EmbeddedPostgres
-from herma.local.processes import dies_with_parent, free_port
+from herma.local.processes import dies_with_parent
 
 _NUMBERS = itertools.count(1)
 
@@ -28,7 +29,7 @@ _NUMBERS = itertools.count(1)
 def server() -> Iterator[Server]:
     """A server with an empty database and a migrated one to copy."""
     with tempfile.TemporaryDirectory(prefix="herma-test-", ignore_cleanup_errors=True) as folder:
-        postgres = EmbeddedPostgres(Path(folder) / "postgres", free_port(), "superuser")
+        postgres = EmbeddedPostgres(Path(folder) / "postgres", take_port(), "superuser")
         postgres.prepare()
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(

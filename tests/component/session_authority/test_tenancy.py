@@ -57,9 +57,9 @@ async def test_a_runner_reaches_no_other_tenants_session(authority: Authority) -
     other = await authority.owner("other")
     forged = replace(identity_of(lease), tenant_id=other.caller.tenant_id)
     before = await authority.everything()
-    with pytest.raises(NotFound):
+    with pytest.raises(LeaseLost):
         await authority.ledger.append(forged, step_of(1, Status("hello")))
-    with pytest.raises(NotFound):
+    with pytest.raises(LeaseLost):
         await authority.leases.release(forged)
     with pytest.raises(LeaseLost):
         await authority.leases.renew(forged)

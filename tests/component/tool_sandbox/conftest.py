@@ -12,12 +12,13 @@ from pathlib import Path
 import docker
 import pytest
 from tests.component.tool_sandbox.service import ToolSandbox, Turn, new_identity
+from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 from herma.common.postgres.migrations import migrate
 from herma.common.rpc import Peer
 from herma.local.postgres import EmbeddedPostgres
-from herma.local.processes import dies_with_parent, free_port
+from herma.local.processes import dies_with_parent
 from herma.tool_sandbox.app import SCHEMA
 
 BACKENDS = ["local", pytest.param("docker", marks=pytest.mark.docker)]
@@ -28,7 +29,7 @@ PASSWORD = "of-the-service"
 def admin_url() -> Iterator[str]:
     """The superuser's URL of a server with the schema `sandbox`."""
     with tempfile.TemporaryDirectory(prefix="herma-test-", ignore_cleanup_errors=True) as folder:
-        postgres = EmbeddedPostgres(Path(folder) / "postgres", free_port(), "superuser")
+        postgres = EmbeddedPostgres(Path(folder) / "postgres", take_port(), "superuser")
         postgres.prepare()
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(

@@ -18,6 +18,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 from herma.api.broker.v1 import broker_pb2, broker_pb2_grpc
@@ -25,7 +26,7 @@ from herma.api.sandbox.v1 import sandbox_pb2 as pb
 from herma.api.sandbox.v1 import sandbox_pb2_grpc
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
 from herma.common.turn_token import TurnIdentity, TurnTokenSigner
-from herma.local.processes import dies_with_parent, free_port
+from herma.local.processes import dies_with_parent
 from herma.local.services import grpc_serves
 
 IMAGE = "herma-base:dev"
@@ -57,7 +58,7 @@ class ToolSandbox:
         self.signer = new_signer()
         self.deployment = f"test-{uuid.uuid4().hex[:8]}"
         self.folder = folder
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"127.0.0.1:{take_port()}"
         self.broker_socket = folder / "broker.sock"
         self.spans = folder / "spans.jsonl"
         (folder / "w").mkdir()

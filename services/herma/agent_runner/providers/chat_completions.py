@@ -6,6 +6,7 @@ Ollama, vLLM and most hosted providers.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from herma.agent_runner.domain.provider import (
 from herma.common.redaction import redact
 
 _MAX_ANSWER = 8 * 1024 * 1024
+# How long the end of a body may follow its `[DONE]`.
+_FAREWELL_SECONDS = 0.05
 
 
 class ChatCompletions:
@@ -61,12 +64,14 @@ class ChatCompletions:
                     raise ProviderError(
                         FailureClass.TRANSIENT, "The model provider answered with something else."
                     )
-                async for line in _lines(response):
+                lines = _lines(response)
+                async for line in lines:
                     if not line.startswith("data:"):
                         continue
                     data = line[5:].strip()
                     if data == "[DONE]":
                         answer.done = True
+                        await _finish(lines)
                         break
                     text = answer.take(data)
                     if text:
@@ -80,6 +85,19 @@ class ChatCompletions:
                 FailureClass.TRANSIENT, "The connection to the model provider failed."
             ) from error
         yield answer.whole()
+
+
+async def _finish(lines: AsyncIterator[str]) -> None:
+    """Reads what follows the answer, nearly always nothing but the end of the body.
+
+    A connection whose body was read to its end serves the next request; else it would be closed.
+    """
+    try:
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            async for _ in lines:
+                pass
+    except (TimeoutError, httpx.HTTPError, ProviderError):
+        return  # the answer is whole all the same
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:

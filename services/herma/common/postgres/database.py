@@ -84,11 +84,15 @@ class Database:
             pool.terminate()
 
     @asynccontextmanager
-    async def transaction(self, tenant_id: UUID | None = None) -> AsyncIterator[Connection]:
+    async def transaction(
+        self, tenant_id: UUID | None = None, *, first: str = ""
+    ) -> AsyncIterator[Connection]:
         """One transaction: committed at the end of the block, rolled back by an exception.
 
         Args:
             tenant_id: Whose rows are visible; None sees no tenant's rows.
+            first: A statement without parameters, run in the round trip that begins the transaction;
+                its rows are not to be had.
 
         Raises:
             Unavailable: when the database is away.  Whether the transaction took effect is then
@@ -99,7 +103,7 @@ class Database:
             raise Unavailable("the database pool is closed")
         try:
             async with pool.acquire(timeout=self._acquire_timeout) as connection:
-                await connection.execute(_begin(tenant_id))
+                await connection.execute(_begin(tenant_id, first))
                 try:
                     yield connection
                 except BaseException:
@@ -122,11 +126,14 @@ class Database:
             await connection.execute("SELECT 1")
 
 
-def _begin(tenant_id: UUID | None) -> str:
-    if tenant_id is None:
-        return "BEGIN"
-    # One round trip; a UUID's text needs no quoting.
-    return f"BEGIN; SET LOCAL herma.tenant_id = '{UUID(int=tenant_id.int)}'"
+def _begin(tenant_id: UUID | None, first: str) -> str:
+    statements = ["BEGIN"]
+    if tenant_id is not None:
+        # A UUID's text needs no quoting.
+        statements.append(f"SET LOCAL herma.tenant_id = '{UUID(int=tenant_id.int)}'")
+    if first:
+        statements.append(first)
+    return "; ".join(statements)
 
 
 async def see_tenant(connection: Connection, tenant_id: UUID) -> None:

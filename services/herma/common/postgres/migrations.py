@@ -124,6 +124,12 @@ async def _make_roles(
                 await connection.execute(
                     f"CREATE ROLE {role} {kind} NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE"
                 )
+                if role == schema.service:
+                    # Its statements find rows by key: planning them anew for other values costs as
+                    # much as running them.
+                    await connection.execute(
+                        f"ALTER ROLE {role} SET plan_cache_mode = force_generic_plan"
+                    )
             except (asyncpg.DuplicateObjectError, asyncpg.UniqueViolationError):
                 pass  # another database of the same cluster was migrated at the same moment
     if password is not None:

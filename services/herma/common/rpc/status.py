@@ -34,6 +34,11 @@ _CODE: dict[Kind, grpc.StatusCode] = {
 _KIND = {code: kind for kind, code in _CODE.items()}
 
 
+def code_of(error: HermaError) -> grpc.StatusCode:
+    """The status code that an error becomes."""
+    return _CODE[error.kind]
+
+
 def to_status(error: HermaError) -> grpc.Status:
     """What `context.abort_with_status` takes."""
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=dict(error.metadata))
@@ -53,7 +58,7 @@ def to_status(error: HermaError) -> grpc.Status:
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromMilliseconds(int(error.retry_after * 1000))
         details.append(_packed(retry))
-    code = code_pb2.Code.Value(_CODE[error.kind].name)
+    code = code_pb2.Code.Value(code_of(error).name)
     message = status_pb2.Status(code=code, message=error.message, details=details)
     status: grpc.Status = rpc_status.to_status(message)
     return status

@@ -176,6 +176,8 @@ class Admission:
     session_id: UUID
     position: int
     cursor: int
+    # The session's next turn may be claimed now; not part of the answer.
+    is_runnable: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +209,5 @@ class StepOutcome:
     call_ids: Sequence[UUID] = field(default_factory=tuple)
     last_seq: int = 0
     interrupt_requested: bool = False
+    # The session's next turn may be claimed now; not part of the answer.
+    is_runnable: bool = field(default=False, compare=False)

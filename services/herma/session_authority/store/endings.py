@@ -31,17 +31,21 @@ async def end_turn(
     new_id: Callable[[], UUID],
 ) -> None:
     """Brings a turn of a locked session to a terminal state; the caller flushes the session."""
-    await discard_open_message(session, turn_id, "turn_ended")
-    open_calls = await session.connection.fetch(
+    rows = await session.connection.fetch(
         """
-        SELECT id, state FROM authority.calls
-        WHERE tenant_id = $1 AND turn_id = $2
-          AND state IN ('proposed', 'allowed', 'denied', 'awaiting', 'running') ORDER BY position
+        SELECT t.open_message_id, c.id, c.state FROM authority.turns t
+        LEFT JOIN authority.calls c ON c.tenant_id = t.tenant_id AND c.turn_id = t.id
+             AND c.state IN ('proposed', 'allowed', 'denied', 'awaiting', 'running')
+        WHERE t.tenant_id = $1 AND t.id = $2 ORDER BY c.position
         """,
         session.tenant_id,
         turn_id,
     )
-    for row in open_calls:
+    if rows[0]["open_message_id"] is not None:
+        await discard_open_message(session, turn_id, "turn_ended")
+    for row in rows:
+        if row["id"] is None:
+            continue
         running = row["state"] == CallState.RUNNING
         await close_call(
             session,
@@ -52,13 +56,17 @@ async def end_turn(
             None,
             new_id,
         )
-    usage = await session.connection.fetchrow(
+    ended = await session.connection.fetchrow(
         """
+        WITH freed AS (
+            DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $7 AND turn_id = $2
+            RETURNING true
+        )
         UPDATE authority.turns SET state = $3, exit_reason = $4, error = $5, ended_at = now(),
             ended_seq = $6, started_at = coalesce(started_at, now()), open_message_id = NULL
         WHERE tenant_id = $1 AND id = $2
         RETURNING input_tokens, output_tokens, cache_read_tokens, cache_write_tokens,
-                  reasoning_tokens, attempt
+                  reasoning_tokens, attempt, EXISTS (SELECT FROM freed) AS leased
         """,
         session.tenant_id,
         turn_id,
@@ -66,8 +74,9 @@ async def end_turn(
         exit_reason,
         error,
         session.last_seq + 1,
+        session.id,
     )
-    assert usage is not None
+    assert ended is not None
     session.emit(
         "turn.ended",
         turn_id,
@@ -75,20 +84,11 @@ async def end_turn(
             "state": state.value,
             "exit_reason": exit_reason,
             **({"error": error} if error else {}),
-            "attempt": usage["attempt"],
-            "usage": {name: usage[name] for name in _TOKENS},
+            "attempt": ended["attempt"],
+            "usage": {name: ended[name] for name in _TOKENS},
         },
     )
-    leased = await session.connection.fetchval(
-        """
-        DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3
-        RETURNING true
-        """,
-        session.tenant_id,
-        session.id,
-        turn_id,
-    )
-    if leased:
+    if ended["leased"]:
         # Not for an unleased turn: that would fence out the runner of the session's running one.
         session.raise_epoch()
 

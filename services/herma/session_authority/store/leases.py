@@ -9,17 +9,58 @@ from uuid import UUID
 
 import asyncpg
 
-from herma.common.errors import LeaseLost
-from herma.common.postgres import Database, see_tenant
+from herma.common.errors import LeaseLost, NotFound
+from herma.common.postgres import Database
 from herma.common.turn_token import TurnIdentity
 from herma.session_authority.domain.model import Lease, Profile, TurnState
 from herma.session_authority.store.endings import end_turn
-from herma.session_authority.store.locked_session import LockedSession, lock_session
+from herma.session_authority.store.locked_session import (
+    LockedSession,
+    lock_session,
+    read_locked,
+    session_locked,
+)
 from herma.session_authority.store.rows import TURN_COLUMNS, turn_of
 from herma.session_authority.store.transcript import read_messages
 
 MAX_ATTEMPTS = 20
 MAX_DEATHS = 3
+
+# The session of the request's lease, else one that may run, which is locked by that; the tenant, which is
+# known only now, is set for the statements that follow.
+_TAKE = """
+    WITH held AS (SELECT tenant_id, session_id FROM authority.lease_of_request($1)),
+    found AS (
+        SELECT tenant_id, session_id, true AS held FROM held
+        UNION ALL
+        SELECT taken.tenant_id, taken.session_id, false
+        FROM (SELECT WHERE NOT EXISTS (SELECT FROM held)) AS none
+        CROSS JOIN LATERAL authority.take_runnable() AS taken
+    )
+    SELECT tenant_id, session_id, held, set_config('herma.tenant_id', tenant_id::text, true) FROM found
+"""
+
+# The session's next turn runs: its lease, and at its first attempt the user's message.
+_GRANT = """
+    WITH turn AS (
+        UPDATE authority.turns SET state = 'running', attempt = attempt + 1,
+            started_at = coalesce(started_at, now())
+        WHERE tenant_id = $1 AND id = (
+            SELECT id FROM authority.turns
+            WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
+            ORDER BY seq LIMIT 1)
+        RETURNING id, attempt, content, principal_id, trust
+    ), said AS (
+        INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
+                                        principal_id, trust)
+        SELECT $1, $2, $3, id, $4, 'user', content, principal_id, trust FROM turn WHERE attempt = 1
+    ), leased AS (
+        INSERT INTO authority.leases (tenant_id, session_id, turn_id, epoch, runner_id, request_id,
+                                      expires_at)
+        SELECT $1, $2, id, $5, $6, $7, now() + $8 FROM turn
+    )
+    SELECT id, attempt FROM turn
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,72 +104,38 @@ class LeaseStore:
 
     async def _claim(self, request_id: UUID, runner_id: UUID) -> Lease | None:
         async with self._database.transaction() as connection:
-            held = await connection.fetchrow(
-                "SELECT tenant_id, session_id FROM authority.lease_of_request($1)", request_id
-            )
-            found = held or await connection.fetchrow(
-                "SELECT tenant_id, session_id FROM authority.take_runnable()"
-            )
+            found = await connection.fetchrow(_TAKE, request_id)
             if found is None:
                 return None
             tenant_id, session_id = found["tenant_id"], found["session_id"]
-            await see_tenant(connection, tenant_id)
-            session = await lock_session(connection, tenant_id, session_id)
-            if held is None and not await self._grant(session, request_id, runner_id):
-                return None
+            if found["held"]:
+                session = await lock_session(connection, tenant_id, session_id)
+            else:
+                session = await read_locked(connection, tenant_id, session_id)
+                if not await self._grant(session, request_id, runner_id):
+                    return None
             return await _read_lease(session, request_id)
 
     async def _grant(self, session: LockedSession, request_id: UUID, runner_id: UUID) -> bool:
-        connection = session.connection
-        turn = await connection.fetchrow(
-            """
-            UPDATE authority.turns SET state = 'running', attempt = attempt + 1,
-                started_at = coalesce(started_at, now())
-            WHERE tenant_id = $1 AND id = (
-                SELECT id FROM authority.turns
-                WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
-                ORDER BY seq LIMIT 1)
-            RETURNING id, attempt, content, principal_id, trust
-            """,
+        turn = await session.connection.fetchrow(
+            _GRANT,
             session.tenant_id,
             session.id,
-        )
-        if turn is None:
-            await session.flush()
-            return False
-        if turn["attempt"] == 1:
-            message_id = self._new_id()
-            await connection.execute(
-                """
-                INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role,
-                                                content, principal_id, trust)
-                VALUES ($1, $2, $3, $4, $5, 'user', $6, $7, $8)
-                """,
-                session.tenant_id,
-                session.id,
-                message_id,
-                turn["id"],
-                session.take_position(),
-                turn["content"],
-                turn["principal_id"],
-                turn["trust"],
-            )
-        kind = "turn.started" if turn["attempt"] == 1 else "turn.resumed"
-        session.emit(kind, turn["id"], {"attempt": turn["attempt"]})
-        await connection.execute(
-            """
-            INSERT INTO authority.leases (tenant_id, session_id, turn_id, epoch, runner_id, request_id,
-                                          expires_at)
-            VALUES ($1, $2, $3, $4, $5, $6, now() + $7)
-            """,
-            session.tenant_id,
-            session.id,
-            turn["id"],
-            session.raise_epoch(),
+            self._new_id(),
+            session.last_position + 1,
+            session.epoch + 1,
             runner_id,
             request_id,
             self.ttl,
         )
+        if turn is None:
+            await session.flush()
+            return False
+        session.raise_epoch()
+        if turn["attempt"] == 1:
+            session.take_position()
+        kind = "turn.started" if turn["attempt"] == 1 else "turn.resumed"
+        session.emit(kind, turn["id"], {"attempt": turn["attempt"]})
         await session.flush()
         return True
 
@@ -163,11 +170,13 @@ class LeaseStore:
         Raises:
             LeaseLost: when it is not the newest.
         """
-        async with self._database.transaction(identity.tenant_id) as connection:
-            session = await lock_session(connection, identity.tenant_id, identity.session_id)
-            await check_fence(session, identity)
-            await self._let_go(session, identity.turn_id)
-            await session.flush()
+        try:
+            async with session_locked(self._database, identity.tenant_id, identity.session_id) as session:
+                await check_fence(session, identity)
+                await self._let_go(session, identity.turn_id)
+                await session.flush()
+        except NotFound as error:
+            raise LeaseLost() from error
 
     async def _let_go(self, session: LockedSession, turn_id: UUID) -> None:
         await session.connection.execute(
@@ -200,9 +209,8 @@ class LeaseStore:
         return taken
 
     async def _take_back(self, tenant_id: UUID, session_id: UUID) -> bool:
-        async with self._database.transaction(tenant_id) as connection:
-            session = await lock_session(connection, tenant_id, session_id)
-            lease = await connection.fetchrow(
+        async with session_locked(self._database, tenant_id, session_id) as session:
+            lease = await session.connection.fetchrow(
                 """
                 SELECT l.turn_id, l.acknowledged, t.attempt, t.deaths,
                        NOT EXISTS (SELECT FROM authority.steps s WHERE s.tenant_id = $1
@@ -230,7 +238,7 @@ class LeaseStore:
                     self._new_id,
                 )
             else:
-                await connection.execute(
+                await session.connection.execute(
                     "UPDATE authority.turns SET deaths = $3 WHERE tenant_id = $1 AND id = $2",
                     tenant_id,
                     lease["turn_id"],
@@ -275,7 +283,7 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         f"""
         SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
                t.last_step, t.iterations, t.interrupt_requested, t.open_message_id,
-               t.attempt_context, p.name AS profile_name, v.spec, s.instructions
+               t.attempt_context, p.name AS profile_name, v.spec, s.system_prompt, s.instructions
         FROM authority.leases l
         JOIN authority.sessions s ON s.tenant_id = l.tenant_id AND s.id = l.session_id
         JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
@@ -299,7 +307,7 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         epoch=row["epoch"],
         last_step=row["last_step"],
         profile=Profile(row["profile_id"], row["profile_name"], row["profile_version"], row["spec"]),
-        system_prompt=session.system_prompt or "",
+        system_prompt=row["system_prompt"] or "",
         history=await read_messages(connection, tenant_id, session.id),
         open_message_id=row["open_message_id"],
         previous_attempt=row["attempt_context"],

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import asyncpg
 
-from herma.common.errors import InvalidArgument, StepConflict
-from herma.common.postgres import Connection, Database
+from herma.common.errors import InvalidArgument, LeaseLost, StepConflict
+from herma.common.postgres import Database
 from herma.common.turn_token import TurnIdentity
 from herma.session_authority.domain.model import CallState, StepOutcome
 from herma.session_authority.domain.operations import (
@@ -28,12 +28,55 @@ from herma.session_authority.domain.operations import (
 )
 from herma.session_authority.store.endings import (
     close_call,
-    close_model_call,
     discard_open_message,
     end_turn,
 )
-from herma.session_authority.store.leases import check_fence
-from herma.session_authority.store.locked_session import LockedSession, lock_session
+from herma.session_authority.store.ground import OpenTurn, read_ground
+from herma.session_authority.store.locked_session import LockedSession, lock_of
+
+# A message is open: what its model call is made from, and on the turn where an interruption finds it.
+_BEGIN = """
+    WITH asked AS (
+        INSERT INTO authority.model_calls (tenant_id, message_id, turn_id, attempt, provider, model,
+                                           parameters)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+    )
+    UPDATE authority.turns SET open_message_id = $2, attempt_context = $8
+    WHERE tenant_id = $1 AND id = $3
+"""
+
+# An open message is answered: it is in the transcript, paid for, and what was streamed of it is pruned.
+_COMPLETE = """
+    WITH turn AS (
+        UPDATE authority.turns SET open_message_id = NULL, iterations = iterations + 1,
+            input_tokens = input_tokens + $7, output_tokens = output_tokens + $8,
+            cache_read_tokens = cache_read_tokens + $9, cache_write_tokens = cache_write_tokens + $10,
+            reasoning_tokens = reasoning_tokens + $11
+        WHERE tenant_id = $1 AND id = $4
+        RETURNING principal_id, trust
+    ), asked AS (
+        UPDATE authority.model_calls SET outcome = 'completed', ended_at = now(), finish_reason = $12,
+            response_id = $13, response_model = $14
+        WHERE tenant_id = $1 AND message_id = $3
+    ), streamed AS (
+        DELETE FROM authority.deltas WHERE tenant_id = $1 AND message_id = $3
+    )
+    INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
+                                    principal_id, trust)
+    SELECT $1, $2, $3, $4, $5, 'assistant', $6, principal_id, trust FROM turn
+"""
+
+# The step is written, with the answer to give again; using a lease acknowledges it.
+_CLOSE = """
+    WITH moved AS (
+        UPDATE authority.turns SET last_step = $4 WHERE tenant_id = $1 AND id = $3
+    ), used AS (
+        UPDATE authority.leases SET acknowledged = true
+        WHERE tenant_id = $1 AND session_id = $2 AND NOT acknowledged
+    )
+    INSERT INTO authority.steps (tenant_id, turn_id, step, epoch, digest, message_ids, call_ids, last_seq)
+    VALUES ($1, $3, $4, $5, $6, $7, $8, $9)
+"""
 
 
 class LedgerStore:
@@ -58,87 +101,39 @@ class LedgerStore:
             raise InvalidArgument("the step holds what cannot be stored") from error
 
     async def _append(self, identity: TurnIdentity, step: Step) -> StepOutcome:
-        async with self._database.transaction(identity.tenant_id) as connection:
-            session = await lock_session(connection, identity.tenant_id, identity.session_id)
-            repeated = await _repeated(connection, identity, step)
-            if repeated is not None:
-                return repeated
-            await check_fence(session, identity)
-            turn = await connection.fetchrow(
-                """
-                SELECT last_step, attempt, interrupt_requested FROM authority.turns
-                WHERE tenant_id = $1 AND id = $2
-                """,
-                identity.tenant_id,
-                identity.turn_id,
-            )
-            assert turn is not None
-            if step.number != turn["last_step"] + 1:
+        tenant_id, session_id = identity.tenant_id, identity.session_id
+        lock = lock_of(tenant_id, session_id)
+        async with self._database.transaction(tenant_id, first=lock) as connection:
+            ground = await read_ground(connection, identity, step)
+            if ground is None:
+                raise LeaseLost()
+            if ground.repeated is not None:
+                return ground.repeated
+            if not ground.held:
+                raise LeaseLost()
+            if step.number != ground.turn.last_step + 1:
                 raise StepConflict(
-                    f"step {step.number} does not follow {turn['last_step']}, or differs from it"
+                    f"step {step.number} does not follow {ground.turn.last_step}, or differs from it"
                 )
-            writer = _StepWriter(session, identity.turn_id, turn["attempt"], self._new_id)
+            writer = _StepWriter(ground.session, ground.turn, self._new_id)
             for operation in step.operations:
                 await writer.write(operation)
             if step.finish is not None:
                 await writer.write(step.finish)
-            await connection.execute(
-                "UPDATE authority.turns SET last_step = $3 WHERE tenant_id = $1 AND id = $2",
-                identity.tenant_id,
-                identity.turn_id,
-                step.number,
-            )
-            await connection.execute(
-                """
-                INSERT INTO authority.steps (tenant_id, turn_id, step, epoch, digest, message_ids,
-                                             call_ids, last_seq)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-                """,
-                identity.tenant_id,
-                identity.turn_id,
-                step.number,
-                identity.epoch,
-                step.digest,
-                writer.message_ids,
-                writer.call_ids,
-                session.last_seq,
-            )
-            await session.flush()
+            is_runnable = await writer.close(identity.epoch, step)
             return StepOutcome(
                 tuple(writer.message_ids),
                 tuple(writer.call_ids),
-                session.last_seq,
-                turn["interrupt_requested"],
+                ground.session.last_seq,
+                ground.turn.interrupt_requested,
+                is_runnable,
             )
-
-
-async def _repeated(connection: Connection, identity: TurnIdentity, step: Step) -> StepOutcome | None:
-    row = await connection.fetchrow(
-        """
-        SELECT s.message_ids, s.call_ids, s.last_seq, t.interrupt_requested
-        FROM authority.turns t
-        JOIN authority.steps s ON s.tenant_id = t.tenant_id AND s.turn_id = t.id
-             AND s.step = t.last_step
-        WHERE t.tenant_id = $1 AND t.id = $2 AND s.step = $3 AND s.digest = $4 AND s.epoch = $5
-        """,
-        identity.tenant_id,
-        identity.turn_id,
-        step.number,
-        step.digest,
-        identity.epoch,
-    )
-    if row is None:
-        return None
-    return StepOutcome(
-        tuple(row["message_ids"]), tuple(row["call_ids"]), row["last_seq"], row["interrupt_requested"]
-    )
 
 
 @dataclass(slots=True)
 class _StepWriter:
     session: LockedSession
-    turn_id: UUID
-    attempt: int
+    turn: OpenTurn
     new_id: Callable[[], UUID]
     message_ids: list[UUID] = field(default_factory=list)
     call_ids: list[UUID] = field(default_factory=list)
@@ -150,41 +145,30 @@ class _StepWriter:
     @write.register
     async def _(self, operation: BeginMessage) -> None:
         session = self.session
-        await discard_open_message(session, self.turn_id, "superseded")
+        if self.turn.open_message_id is not None:
+            await discard_open_message(session, self.turn.id, "superseded")
         if operation.system_prompt:
-            session.system_prompt = operation.system_prompt
+            session.new_system_prompt = operation.system_prompt
         message_id = self.new_id()
         await session.connection.execute(
-            """
-            INSERT INTO authority.model_calls (tenant_id, message_id, turn_id, attempt, provider, model,
-                                               parameters)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)
-            """,
+            _BEGIN,
             session.tenant_id,
             message_id,
-            self.turn_id,
-            self.attempt,
+            self.turn.id,
+            self.turn.attempt,
             operation.provider,
             operation.model,
             operation.parameters or "{}",
-        )
-        await session.connection.execute(
-            """
-            UPDATE authority.turns SET open_message_id = $3, attempt_context = $4
-            WHERE tenant_id = $1 AND id = $2
-            """,
-            session.tenant_id,
-            self.turn_id,
-            message_id,
             operation.attempt_context,
         )
+        self.turn.open_message_id = message_id
         self.message_ids.append(message_id)
         session.emit(
             "message.started",
-            self.turn_id,
+            self.turn.id,
             {
                 "message_id": str(message_id),
-                "attempt": self.attempt,
+                "attempt": self.turn.attempt,
                 "provider": operation.provider,
                 "model": operation.model,
             },
@@ -192,64 +176,39 @@ class _StepWriter:
 
     @write.register
     async def _(self, operation: DiscardMessage) -> None:
-        await self._check_open(operation.message_id)
-        await discard_open_message(self.session, self.turn_id, operation.reason)
+        self._check_open(operation.message_id)
+        await discard_open_message(self.session, self.turn.id, operation.reason)
+        self.turn.open_message_id = None
 
     @write.register
     async def _(self, operation: CompleteMessage) -> None:
         session = self.session
-        await self._check_open(operation.message_id)
+        self._check_open(operation.message_id)
+        usage = operation.usage
         await session.connection.execute(
-            """
-            INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
-                                            principal_id, trust)
-            SELECT $1, $2, $3, $4, $5, 'assistant', $6, principal_id, trust
-            FROM authority.turns WHERE tenant_id = $1 AND id = $4
-            """,
+            _COMPLETE,
             session.tenant_id,
             session.id,
             operation.message_id,
-            self.turn_id,
+            self.turn.id,
             session.take_position(),
             operation.content,
-        )
-        usage = operation.usage
-        await session.connection.execute(
-            """
-            UPDATE authority.turns SET open_message_id = NULL, iterations = iterations + 1,
-                input_tokens = input_tokens + $3, output_tokens = output_tokens + $4,
-                cache_read_tokens = cache_read_tokens + $5,
-                cache_write_tokens = cache_write_tokens + $6,
-                reasoning_tokens = reasoning_tokens + $7
-            WHERE tenant_id = $1 AND id = $2
-            """,
-            session.tenant_id,
-            self.turn_id,
             usage.input_tokens,
             usage.output_tokens,
             usage.cache_read_tokens,
             usage.cache_write_tokens,
             usage.reasoning_tokens,
-        )
-        await session.connection.execute(
-            """
-            UPDATE authority.model_calls
-            SET finish_reason = $3, response_id = $4, response_model = $5
-            WHERE tenant_id = $1 AND message_id = $2
-            """,
-            session.tenant_id,
-            operation.message_id,
             operation.finish_reason,
             operation.response_id,
             operation.response_model,
         )
-        await close_model_call(session, operation.message_id, "completed")
+        self.turn.open_message_id = None
         session.emit(
             "message.completed",
-            self.turn_id,
+            self.turn.id,
             {
                 "message_id": str(operation.message_id),
-                "attempt": self.attempt,
+                "attempt": self.turn.attempt,
                 "content": operation.content,
                 "finish_reason": operation.finish_reason,
             },
@@ -267,7 +226,7 @@ class _StepWriter:
                     session.tenant_id,
                     call_id,
                     session.id,
-                    self.turn_id,
+                    self.turn.id,
                     message.message_id,
                     ordinal,
                     session.take_position(),
@@ -278,7 +237,7 @@ class _StepWriter:
             )
             session.emit(
                 "call.proposed",
-                self.turn_id,
+                self.turn.id,
                 {
                     "call_id": str(call_id),
                     "message_id": str(message.message_id),
@@ -322,8 +281,8 @@ class _StepWriter:
         )
         self.session.emit(
             "call.running",
-            self.turn_id,
-            {"call_id": str(operation.call_id), "tool": tool, "attempt": self.attempt},
+            self.turn.id,
+            {"call_id": str(operation.call_id), "tool": tool, "attempt": self.turn.attempt},
         )
 
     @write.register
@@ -341,26 +300,37 @@ class _StepWriter:
 
     @write.register
     async def _(self, operation: Status) -> None:
-        self.session.emit("status", self.turn_id, {"text": operation.text})
+        self.session.emit("status", self.turn.id, {"text": operation.text})
 
     @write.register
     async def _(self, operation: Finish) -> None:
         await end_turn(
             self.session,
-            self.turn_id,
+            self.turn.id,
             operation.state,
             operation.exit_reason,
             operation.error,
             self.new_id,
         )
 
-    async def _check_open(self, message_id: UUID) -> None:
-        open_id = await self.session.connection.fetchval(
-            "SELECT open_message_id FROM authority.turns WHERE tenant_id = $1 AND id = $2",
+    async def close(self, epoch: int, step: Step) -> bool:
+        """Records the step itself, the last thing of it; whether a turn may be claimed then."""
+        await self.session.connection.execute(
+            _CLOSE,
             self.session.tenant_id,
-            self.turn_id,
+            self.session.id,
+            self.turn.id,
+            step.number,
+            epoch,
+            step.digest,
+            self.message_ids,
+            self.call_ids,
+            self.session.last_seq,
         )
-        if open_id != message_id:
+        return await self.session.flush()
+
+    def _check_open(self, message_id: UUID) -> None:
+        if self.turn.open_message_id != message_id:
             raise InvalidArgument("the message is not open", fields={"message_id": "is not open"})
 
     async def _move(self, call_id: UUID, wanted: CallState) -> str:
@@ -371,7 +341,7 @@ class _StepWriter:
             """,
             self.session.tenant_id,
             call_id,
-            self.turn_id,
+            self.turn.id,
         )
         if row is None:
             raise InvalidArgument("no such call in this turn", fields={"call_id": "is not known"})

@@ -2,17 +2,49 @@
 
 Invariant: whoever writes events, positions or epochs of a session holds this lock, so each of them is
 gapless and in commit order.  Events are gathered and written once, by `flush`.
+
+The lock is taken in the round trip that begins the transaction, and what depends on it is read by a
+statement of its own after that: a statement that waited for a lock sees other tables as they were before
+it waited.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from herma.common.errors import NotFound
-from herma.common.postgres import Connection
+from herma.common.postgres import Connection, Database
+
+_READ = """
+    SELECT principal_id, profile_id, last_seq, last_position, epoch
+    FROM authority.sessions WHERE tenant_id = $1 AND id = $2
+"""
+
+# Whether a turn may be claimed follows from the session's leases and open turns.
+_FLUSH = """
+    WITH told AS (
+        INSERT INTO authority.events (tenant_id, session_id, seq, kind, turn_id, data)
+        SELECT $1, $2, e.* FROM unnest($3::bigint[], $4::text[], $5::uuid[], $6::text[]) e
+    )
+    UPDATE authority.sessions s
+    SET last_seq = $7, last_position = $8, epoch = $9, system_prompt = coalesce($10, system_prompt),
+        runnable_since = CASE WHEN waiting.leased OR waiting.attempt IS NULL THEN NULL
+                              ELSE coalesce(s.runnable_since, now()) END,
+        runnable_class = CASE WHEN waiting.attempt > 0 THEN 0 ELSE 1 END
+    FROM (SELECT
+            EXISTS (SELECT FROM authority.leases l
+                    WHERE l.tenant_id = $1 AND l.session_id = $2) AS leased,
+            (SELECT t.attempt FROM authority.turns t
+             WHERE t.tenant_id = $1 AND t.session_id = $2
+               AND t.state IN ('queued', 'running', 'waiting')
+             ORDER BY t.seq LIMIT 1) AS attempt) waiting
+    WHERE s.tenant_id = $1 AND s.id = $2
+    RETURNING s.runnable_since IS NOT NULL
+"""
 
 
 @dataclass(slots=True)
@@ -27,7 +59,8 @@ class LockedSession:
     last_seq: int
     last_position: int
     epoch: int
-    system_prompt: str | None
+    # A prompt to store; None keeps the stored one.
+    new_system_prompt: str | None = None
     _events: list[tuple[int, str, UUID, str]] = field(default_factory=list)
 
     def emit(self, kind: str, turn_id: UUID, data: Mapping[str, object]) -> int:
@@ -47,67 +80,71 @@ class LockedSession:
         self.epoch += 1
         return self.epoch
 
-    async def flush(self) -> None:
-        """Writes the gathered events and the counters, and derives whether a turn may be claimed."""
-        if self._events:
-            seqs, kinds, turns, texts = zip(*self._events, strict=True)
-            await self.connection.execute(
-                """
-                INSERT INTO authority.events (tenant_id, session_id, seq, kind, turn_id, data)
-                SELECT $1, $2, e.* FROM unnest($3::bigint[], $4::text[], $5::uuid[], $6::text[]) e
-                """,
-                self.tenant_id,
-                self.id,
-                seqs,
-                kinds,
-                turns,
-                texts,
-            )
-            self._events.clear()
-        await self.connection.execute(
-            """
-            UPDATE authority.sessions s
-            SET last_seq = $3, last_position = $4, epoch = $5, system_prompt = $6,
-                runnable_since = CASE WHEN waiting.leased OR waiting.attempt IS NULL THEN NULL
-                                      ELSE coalesce(s.runnable_since, now()) END,
-                runnable_class = CASE WHEN waiting.attempt > 0 THEN 0 ELSE 1 END
-            FROM (SELECT
-                    EXISTS (SELECT FROM authority.leases l
-                            WHERE l.tenant_id = $1 AND l.session_id = $2) AS leased,
-                    (SELECT t.attempt FROM authority.turns t
-                     WHERE t.tenant_id = $1 AND t.session_id = $2
-                       AND t.state IN ('queued', 'running', 'waiting')
-                     ORDER BY t.seq LIMIT 1) AS attempt) waiting
-            WHERE s.tenant_id = $1 AND s.id = $2
-            """,
+    async def flush(self) -> bool:
+        """Writes the gathered events and the counters, and derives whether a turn may be claimed.
+
+        The last statement of a change: it sees the leases and turns that those before it wrote.
+        """
+        events, self._events = self._events, []
+        is_runnable: bool = await self.connection.fetchval(
+            _FLUSH,
             self.tenant_id,
             self.id,
+            [seq for seq, _, _, _ in events],
+            [kind for _, kind, _, _ in events],
+            [turn_id for _, _, turn_id, _ in events],
+            [text for _, _, _, text in events],
             self.last_seq,
             self.last_position,
             self.epoch,
-            self.system_prompt,
+            self.new_system_prompt,
         )
+        return is_runnable
+
+
+@asynccontextmanager
+async def session_locked(
+    database: Database, tenant_id: UUID, session_id: UUID, principal_id: UUID | None = None
+) -> AsyncIterator[LockedSession]:
+    """A transaction that holds a session's lock.
+
+    Args:
+        principal_id: If given, whose the session must be.
+
+    Raises:
+        NotFound: when there is none, or it is not the principal's.
+    """
+    async with database.transaction(tenant_id, first=lock_of(tenant_id, session_id)) as connection:
+        yield await read_locked(connection, tenant_id, session_id, principal_id)
 
 
 async def lock_session(
     connection: Connection, tenant_id: UUID, session_id: UUID, principal_id: UUID | None = None
 ) -> LockedSession:
-    """Locks a session's row.
-
-    Args:
-        principal_id: If given, whose it must be.
+    """Locks a session's row in a transaction that is under way.
 
     Raises:
-        NotFound: when there is none, or it is not the principal's.
+        NotFound: as `session_locked`.
     """
-    row = await connection.fetchrow(
-        """
-        SELECT principal_id, profile_id, last_seq, last_position, epoch, system_prompt
-        FROM authority.sessions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
-        """,
-        tenant_id,
-        session_id,
-    )
+    await connection.execute(lock_of(tenant_id, session_id))
+    return await read_locked(connection, tenant_id, session_id, principal_id)
+
+
+async def read_locked(
+    connection: Connection, tenant_id: UUID, session_id: UUID, principal_id: UUID | None = None
+) -> LockedSession:
+    """A session whose row this transaction has locked.
+
+    Raises:
+        NotFound: as `session_locked`.
+    """
+    row = await connection.fetchrow(_READ, tenant_id, session_id)
     if row is None or (principal_id is not None and row["principal_id"] != principal_id):
         raise NotFound("no such session", reason="SESSION_NOT_FOUND")
     return LockedSession(connection, tenant_id, session_id, *row.values())
+
+
+def lock_of(tenant_id: UUID, session_id: UUID) -> str:
+    """The statement, without parameters, that locks a session's row: a UUID's text needs no quoting."""
+    tenant, session = UUID(int=tenant_id.int), UUID(int=session_id.int)
+    return f"SELECT FROM authority.sessions WHERE tenant_id = '{tenant}' AND id = '{session}' FOR UPDATE"

@@ -28,6 +28,12 @@ _SESSION = """
 """
 
 
+_QUEUED = """
+    SELECT count(*) FROM authority.turns
+    WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
+"""
+
+
 class SessionStore:
     """Sessions of a caller.  What is not the caller's does not exist."""
 
@@ -146,14 +152,7 @@ class SessionStore:
                 else target
             )
             session = await lock_session(connection, tenant, session_id, principal)
-            position = await connection.fetchval(
-                """
-                SELECT count(*) FROM authority.turns
-                WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
-                """,
-                tenant,
-                session_id,
-            )
+            position = await connection.fetchval(_QUEUED, tenant, session_id)
             turn_id = self._new_id()
             cursor = session.emit("turn.queued", turn_id, {"position": position})
             await connection.execute(
@@ -172,7 +171,7 @@ class SessionStore:
                 traceparent,
                 session.profile_id,
             )
-            await session.flush()
+            is_runnable = await session.flush()
             if idempotency_key:
                 await store_answer(
                     connection,
@@ -187,7 +186,7 @@ class SessionStore:
                         "cursor": cursor,
                     },
                 )
-            return Admission(turn_id, session_id, position, cursor)
+            return Admission(turn_id, session_id, position, cursor, is_runnable)
 
     async def turn(self, caller: Caller, turn_id: UUID) -> Turn:
         """One turn with its calls.

@@ -667,30 +667,33 @@ class ReleaseResponse(_message.Message):
 Global___ReleaseResponse: _TypeAlias = ReleaseResponse  # noqa: Y015
 
 @_typing.final
-class PublishDeltaRequest(_message.Message):
-    """See PublishDelta."""
+class PublishDeltasRequest(_message.Message):
+    """One piece of streamed text. See PublishDeltas."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     DELTA_FIELD_NUMBER: _builtins.int
+    TURN_TOKEN_FIELD_NUMBER: _builtins.int
+    turn_token: _builtins.str
     @_builtins.property
     def delta(self) -> _ledger_pb2.Delta: ...
     def __init__(
         self,
         *,
         delta: _ledger_pb2.Delta | None = ...,
+        turn_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "turn_token", b"turn_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PublishDeltaRequest: _TypeAlias = PublishDeltaRequest  # noqa: Y015
+Global___PublishDeltasRequest: _TypeAlias = PublishDeltasRequest  # noqa: Y015
 
 @_typing.final
-class PublishDeltaResponse(_message.Message):
-    """See PublishDelta."""
+class PublishDeltasResponse(_message.Message):
+    """See PublishDeltas: answered when the authority stops."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -703,7 +706,7 @@ class PublishDeltaResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PublishDeltaResponse: _TypeAlias = PublishDeltaResponse  # noqa: Y015
+Global___PublishDeltasResponse: _TypeAlias = PublishDeltasResponse  # noqa: Y015
 
 @_typing.final
 class WatchSignalsRequest(_message.Message):

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LeaseServiceStub:
-    """Leases and fenced writes, for agent-runner. All but Claim and WatchSignals take the turn's identity
+    """Leases and fenced writes, for agent-runner. Renew, Append and Release take the turn's identity
     and epoch from the turn token in the metadata `herma-turn-token`, never from the request, and answer
     LEASE_LOST (FAILED_PRECONDITION) when that epoch is not the session's newest.
     """
@@ -57,10 +57,10 @@ class LeaseServiceStub:
                 request_serializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.ReleaseResponse.FromString,
                 _registered_method=True)
-        self.PublishDelta = channel.unary_unary(
-                '/herma.api.lease.v1.LeaseService/PublishDelta',
-                request_serializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltaRequest.SerializeToString,
-                response_deserializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltaResponse.FromString,
+        self.PublishDeltas = channel.stream_unary(
+                '/herma.api.lease.v1.LeaseService/PublishDeltas',
+                request_serializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltasRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltasResponse.FromString,
                 _registered_method=True)
         self.WatchSignals = channel.unary_stream(
                 '/herma.api.lease.v1.LeaseService/WatchSignals',
@@ -70,7 +70,7 @@ class LeaseServiceStub:
 
 
 class LeaseServiceServicer:
-    """Leases and fenced writes, for agent-runner. All but Claim and WatchSignals take the turn's identity
+    """Leases and fenced writes, for agent-runner. Renew, Append and Release take the turn's identity
     and epoch from the turn token in the metadata `herma-turn-token`, never from the request, and answer
     LEASE_LOST (FAILED_PRECONDITION) when that epoch is not the session's newest.
     """
@@ -105,8 +105,9 @@ class LeaseServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def PublishDelta(self, request, context):
-        """Shows streamed text to subscribers. Best effort.
+    def PublishDeltas(self, request_iterator, context):
+        """Shows streamed text to subscribers, of all turns of a runner over one call. Best effort: what
+        is malformed or of no lease is dropped. Each item carries its own turn's token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,10 +143,10 @@ def add_LeaseServiceServicer_to_server(servicer, server):
                     request_deserializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.ReleaseRequest.FromString,
                     response_serializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.ReleaseResponse.SerializeToString,
             ),
-            'PublishDelta': grpc.unary_unary_rpc_method_handler(
-                    servicer.PublishDelta,
-                    request_deserializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltaRequest.FromString,
-                    response_serializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltaResponse.SerializeToString,
+            'PublishDeltas': grpc.stream_unary_rpc_method_handler(
+                    servicer.PublishDeltas,
+                    request_deserializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltasRequest.FromString,
+                    response_serializer=herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltasResponse.SerializeToString,
             ),
             'WatchSignals': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSignals,
@@ -161,7 +162,7 @@ def add_LeaseServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LeaseService:
-    """Leases and fenced writes, for agent-runner. All but Claim and WatchSignals take the turn's identity
+    """Leases and fenced writes, for agent-runner. Renew, Append and Release take the turn's identity
     and epoch from the turn token in the metadata `herma-turn-token`, never from the request, and answer
     LEASE_LOST (FAILED_PRECONDITION) when that epoch is not the session's newest.
     """
@@ -275,7 +276,7 @@ class LeaseService:
             _registered_method=True)
 
     @staticmethod
-    def PublishDelta(request,
+    def PublishDeltas(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -285,12 +286,12 @@ class LeaseService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_unary(
+            request_iterator,
             target,
-            '/herma.api.lease.v1.LeaseService/PublishDelta',
-            herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltaRequest.SerializeToString,
-            herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltaResponse.FromString,
+            '/herma.api.lease.v1.LeaseService/PublishDeltas',
+            herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltasRequest.SerializeToString,
+            herma_dot_api_dot_lease_dot_v1_dot_lease__pb2.PublishDeltasResponse.FromString,
             options,
             channel_credentials,
             insecure,

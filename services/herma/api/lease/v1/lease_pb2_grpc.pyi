@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LeaseServiceStub:
-    """Leases and fenced writes, for agent-runner. All but Claim and WatchSignals take the turn's identity
+    """Leases and fenced writes, for agent-runner. Renew, Append and Release take the turn's identity
     and epoch from the turn token in the metadata `herma-turn-token`, never from the request, and answer
     LEASE_LOST (FAILED_PRECONDITION) when that epoch is not the session's newest.
     """
@@ -48,14 +48,16 @@ class LeaseServiceStub:
     """
     Release: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ReleaseRequest, _lease_pb2.ReleaseResponse]
     """Gives the lease back so that another runner continues at once."""
-    PublishDelta: _grpc.UnaryUnaryMultiCallable[_lease_pb2.PublishDeltaRequest, _lease_pb2.PublishDeltaResponse]
-    """Shows streamed text to subscribers. Best effort."""
+    PublishDeltas: _grpc.StreamUnaryMultiCallable[_lease_pb2.PublishDeltasRequest, _lease_pb2.PublishDeltasResponse]
+    """Shows streamed text to subscribers, of all turns of a runner over one call. Best effort: what
+    is malformed or of no lease is dropped. Each item carries its own turn's token.
+    """
     WatchSignals: _grpc.UnaryStreamMultiCallable[_lease_pb2.WatchSignalsRequest, _lease_pb2.WatchSignalsResponse]
     """Streams what running turns of this runner must notice. Renew repeats it, so a cut loses nothing."""
 
 @_typing.type_check_only
 class LeaseServiceAsyncStub(LeaseServiceStub):
-    """Leases and fenced writes, for agent-runner. All but Claim and WatchSignals take the turn's identity
+    """Leases and fenced writes, for agent-runner. Renew, Append and Release take the turn's identity
     and epoch from the turn token in the metadata `herma-turn-token`, never from the request, and answer
     LEASE_LOST (FAILED_PRECONDITION) when that epoch is not the session's newest.
     """
@@ -73,13 +75,15 @@ class LeaseServiceAsyncStub(LeaseServiceStub):
     """
     Release: _aio.UnaryUnaryMultiCallable[_lease_pb2.ReleaseRequest, _lease_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Gives the lease back so that another runner continues at once."""
-    PublishDelta: _aio.UnaryUnaryMultiCallable[_lease_pb2.PublishDeltaRequest, _lease_pb2.PublishDeltaResponse]  # type: ignore[assignment]
-    """Shows streamed text to subscribers. Best effort."""
+    PublishDeltas: _aio.StreamUnaryMultiCallable[_lease_pb2.PublishDeltasRequest, _lease_pb2.PublishDeltasResponse]  # type: ignore[assignment]
+    """Shows streamed text to subscribers, of all turns of a runner over one call. Best effort: what
+    is malformed or of no lease is dropped. Each item carries its own turn's token.
+    """
     WatchSignals: _aio.UnaryStreamMultiCallable[_lease_pb2.WatchSignalsRequest, _lease_pb2.WatchSignalsResponse]  # type: ignore[assignment]
     """Streams what running turns of this runner must notice. Renew repeats it, so a cut loses nothing."""
 
 class LeaseServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Leases and fenced writes, for agent-runner. All but Claim and WatchSignals take the turn's identity
+    """Leases and fenced writes, for agent-runner. Renew, Append and Release take the turn's identity
     and epoch from the turn token in the metadata `herma-turn-token`, never from the request, and answer
     LEASE_LOST (FAILED_PRECONDITION) when that epoch is not the session's newest.
     """
@@ -121,12 +125,14 @@ class LeaseServiceServicer(metaclass=_abc_1.ABCMeta):
         """Gives the lease back so that another runner continues at once."""
 
     @_abc_1.abstractmethod
-    def PublishDelta(
+    def PublishDeltas(
         self,
-        request: _lease_pb2.PublishDeltaRequest,
+        request_iterator: _MaybeAsyncIterator[_lease_pb2.PublishDeltasRequest],
         context: _ServicerContext,
-    ) -> _typing.Union[_lease_pb2.PublishDeltaResponse, _abc.Awaitable[_lease_pb2.PublishDeltaResponse]]:
-        """Shows streamed text to subscribers. Best effort."""
+    ) -> _typing.Union[_lease_pb2.PublishDeltasResponse, _abc.Awaitable[_lease_pb2.PublishDeltasResponse]]:
+        """Shows streamed text to subscribers, of all turns of a runner over one call. Best effort: what
+        is malformed or of no lease is dropped. Each item carries its own turn's token.
+        """
 
     @_abc_1.abstractmethod
     def WatchSignals(
