@@ -2,11 +2,12 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 PYTEST_ARGS ?=
+UP_ARGS ?=
 # Tests fork while gRPC runs in their process; its fork handlers would break the child.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test test-long check fmt docs protos protos-check images lock
+.PHONY: help setup up down test test-long check fmt docs protos protos-check images service-image lock
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -23,7 +24,7 @@ setup: .venv/stamp ## Make .venv with the locked dependencies.
 
 up: setup ## Start the platform, run one turn, stay up.
 	@if docker version >/dev/null 2>&1; then $(BIN)/python scripts/build_images.py; fi
-	@$(BIN)/herma up
+	@$(BIN)/herma up $(UP_ARGS)
 
 down: setup ## Stop the platform.
 	@$(BIN)/herma down
@@ -60,6 +61,9 @@ protos-check: setup ## Lint the protos; check that the stubs are theirs.
 
 images: setup ## Build the sandbox images.
 	$(BIN)/python scripts/build_images.py
+
+service-image: setup ## Build the services' image, herma:dev, for compose.yaml.
+	$(BIN)/python scripts/build_service_image.py
 
 lock: setup ## Lock the dependencies again (needs uv).
 	uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --no-emit-index-url \

@@ -2,7 +2,8 @@
 
 The base is `HERMA_IMAGE_BASE` if set; else a Debian made here by mmdebstrap, which needs root and a
 Debian mirror and no registry; else, for whoever is not root, `debian:bookworm-slim` of a registry.
-Standard library only.  Does nothing when an image with the same inputs is there already.
+Standard library only.  Does nothing when an image with the same inputs is there already; `--check`
+builds nothing and says by its exit code whether it is.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ def main() -> None:
     if label(TAG) == content:
         print(f"{TAG} is up to date")
         return
+    if "--check" in sys.argv[1:]:
+        sys.exit(f"{TAG} is missing or of other sources")
     if not base and can_make_debian():
         base = DEBIAN
-        make_debian()
+        make_debian(DEBIAN, PACKAGES)
     base = base or REGISTRY_DEBIAN
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
@@ -102,10 +105,10 @@ def can_make_debian() -> bool:
     return os.getuid() == 0 and any(shutil.which(tool) for tool in ("mmdebstrap", "apt-get"))
 
 
-def make_debian() -> None:
-    """Imports a minimal Debian as an image, unless it is there."""
-    packages = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:16]
-    tag = f"{DEBIAN}-{packages}"
+def make_debian(name: str, included: tuple[str, ...]) -> None:
+    """Imports a minimal Debian with these packages as an image, unless it is there."""
+    packages = hashlib.sha256(" ".join(included).encode()).hexdigest()[:16]
+    tag = f"{name}-{packages}"
     inspected = subprocess.run(["docker", "image", "inspect", tag], capture_output=True, check=False)
     if inspected.returncode != 0:
         if shutil.which("mmdebstrap") is None:
@@ -114,11 +117,11 @@ def make_debian() -> None:
         print("making a Debian base (about a minute)", flush=True)
         with tempfile.NamedTemporaryFile(suffix=".tar") as archive:
             run(
-                "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}",
+                "mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(included)}",
                 "bookworm", archive.name,
             )  # fmt: skip
             run("docker", "import", archive.name, tag)
-    run("docker", "tag", tag, DEBIAN)
+    run("docker", "tag", tag, name)
 
 
 def assemble(context: Path, pins: str) -> None:

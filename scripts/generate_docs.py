@@ -1,68 +1,36 @@
-"""Generates docs/configuration.md from the settings; with `--check` tells whether it is up to date."""
+"""Writes the documents that are generated; with `--check` tells whether they are up to date."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import SecretStr
-from pydantic_core import PydanticUndefined
-from pydantic_settings import BaseSettings
+from docgen import cli_reference, configuration, http_reference
+from docgen.figures import figures, fill
 
-from herma.agent_runner.settings import RunnerSettings
-from herma.gateway.settings import GatewaySettings
-from herma.local.settings import UpSettings
-from herma.memory.settings import MemorySettings
-from herma.session_authority.settings import AuthoritySettings
-from herma.tool_sandbox.broker.settings import BrokerSettings
-from herma.tool_sandbox.settings import SandboxSettings
-
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
-
-SECTIONS: tuple[tuple[str, type[BaseSettings]], ...] = (
-    ("herma up", UpSettings),
-    ("gateway", GatewaySettings),
-    ("session-authority", AuthoritySettings),
-    ("agent-runner", RunnerSettings),
-    ("tool-sandbox", SandboxSettings),
-    ("tool-sandbox-broker", BrokerSettings),
-    ("memory", MemorySettings),
-)
-HEAD = """\
-# Configuration
-
-Environment variables, generated from the code by `make docs`. `herma up` sets what its services need
-and passes on what you set of the rest. The command line finds the platform by `HERMA_URL` and
-`HERMA_API_KEY`, else by the data folder.
-"""
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 
 
-def render() -> str:
-    """The whole document."""
-    parts = [HEAD]
-    for title, settings in SECTIONS:
-        parts.append(f"\n## {title}\n\n| Variable | Default | Meaning |\n|---|---|---|\n")
-        for name, field in sorted(settings.model_fields.items()):
-            variable = field.validation_alias or f"HERMA_{name.upper()}"
-            default = field.default
-            if default is PydanticUndefined:
-                shown = "`{}`" if field.default_factory else "required"
-            elif default is None or default == "" or isinstance(default, SecretStr):
-                shown = ""
-            else:
-                shown = f"`{default}`"
-            parts.append(f"| `{variable}` | {shown} | {field.description} |\n")
-    return "".join(parts)
+def generated() -> Iterator[tuple[Path, str]]:
+    """Each document and what it should say."""
+    yield DOCS / "configuration.md", configuration.render()
+    yield DOCS / "cli.md", cli_reference.render()
+    yield DOCS / "http.md", http_reference.render()
+    readme = ROOT / "README.md"
+    yield readme, fill(readme.read_text(), figures(DOCS / "benchmarks.md"))
 
 
 def main() -> None:
     """Writes or checks."""
-    text = render()
-    if "--check" in sys.argv:
-        if TARGET.read_text() != text:
-            sys.exit("docs/configuration.md is out of date: run scripts/generate_docs.py")
-        return
-    TARGET.write_text(text)
+    stale = [(path, text) for path, text in generated() if not path.exists() or path.read_text() != text]
+    if "--check" not in sys.argv:
+        for path, text in stale:
+            path.write_text(text)
+    elif stale:
+        names = ", ".join(str(path.relative_to(ROOT)) for path, _ in stale)
+        sys.exit(f"out of date: {names}; run scripts/generate_docs.py")
 
 
 if __name__ == "__main__":

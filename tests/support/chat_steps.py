@@ -120,9 +120,11 @@ def unknown_tool(name: str = "no_such_tool") -> Step:
     return calls(call(name))
 
 
-def fault_status(status: int, retry_after: float | None = None, times: int | None = None) -> Step:
+def fault_status(
+    status: int, retry_after: float | None = None, times: int | None = None, code: str = ""
+) -> Step:
     """Refuses with a status, in OpenAI's error shape."""
-    kind = {429: "rate_limit_exceeded"}.get(status, "server_error" if status >= 500 else None)
+    kind = code or {429: "rate_limit_exceeded"}.get(status, "server_error" if status >= 500 else None)
 
     async def play(reply: Reply) -> None:
         headers = {"retry-after": f"{retry_after:g}"} if retry_after is not None else {}

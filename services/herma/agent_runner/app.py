@@ -55,7 +55,9 @@ async def serve(settings: RunnerSettings, lifecycle: Lifecycle) -> None:
             sandboxes=SandboxClient(sandbox),
             notes=Notes(memory),
             provider=provider,
-            registry=ToolRegistry({tool.name: tool for tool in CORE_TOOLS}),
+            registry=ToolRegistry(
+                {tool.name: tool for tool in CORE_TOOLS}, offered=settings.model_tools == "auto"
+            ),
             clock=SystemClock(),
             new_id=UuidV7Factory(),
             slots=settings.runner_slots,
@@ -65,6 +67,7 @@ async def serve(settings: RunnerSettings, lifecycle: Lifecycle) -> None:
             port=server.port,
             provider=provider.name,
             model=provider.model,
+            model_tools=settings.model_tools,
             runner_id=runner.id,
         )
         await runner.run(lifecycle, max(0.0, settings.drain_seconds - 5))

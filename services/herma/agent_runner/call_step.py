@@ -80,7 +80,9 @@ class CallStep:
         parsed = []
         for call in calls:
             try:
-                parsed.append((call, *self._registry.parse(call.tool, call.arguments)))
+                started = call.state is CallState.RUNNING
+                found = self._registry.parse(call.tool, call.arguments, started=started)
+                parsed.append((call, *found))
             except ArgumentError as error:
                 results[call.id] = CallResult(str(error), is_error=True)
         if parsed and self._workspace is None:

@@ -39,7 +39,11 @@ class Answered:
 
 
 class ModelStep:
-    """Asks one provider on behalf of one turn."""
+    """Asks one provider on behalf of one turn.
+
+    Args:
+        model: The model that the profile names; empty for the provider's own.
+    """
 
     def __init__(
         self,
@@ -50,8 +54,10 @@ class ModelStep:
         attempt: int,
         session_id: str,
         attempt_context: str,
+        model: str = "",
     ) -> None:
         self._provider = provider
+        self._model = model or provider.model
         self._deltas = deltas
         self._journal = journal
         self._keeper = keeper
@@ -69,11 +75,11 @@ class ModelStep:
             ProviderError: when trying again is useless or was tried enough.
             LeaseLost: when the lease is.
         """
-        request = ModelRequest(self._provider.model, render_messages(ledger, system_prompt), tools)
+        request = ModelRequest(self._model, render_messages(ledger, system_prompt), tools)
         for number in range(1, _MAX_TRIES + 1):
             begin = wire.begin_message(
                 self._provider.name,
-                self._provider.model,
+                self._model,
                 "" if ledger.system_prompt else system_prompt,
                 {"tools": [tool.name for tool in tools], "try": number},
                 self._attempt_context,

@@ -15,6 +15,7 @@ from herma.agent_runner import wire
 from herma.agent_runner.authority import Authority
 from herma.agent_runner.call_step import CallStep
 from herma.agent_runner.deltas import DeltaStream
+from herma.agent_runner.domain.profile import Profile
 from herma.agent_runner.domain.prompt import build_system_prompt
 from herma.agent_runner.domain.provider import Provider
 from herma.agent_runner.domain.tool import ToolRegistry
@@ -138,6 +139,8 @@ class Runner:
             del self._keepers[lease.turn.id]
 
     async def _fold(self, lease: lease_pb2.Lease, keeper: LeaseKeeper) -> None:
+        profile = wire.profile_of(lease)
+        registry = self._registry.only(profile.tools)
         with self._tracer.start_as_current_span(
             f"invoke_agent {lease.profile.name}",
             context=telemetry.context_from(lease.traceparent),
@@ -148,17 +151,19 @@ class Runner:
                 "gen_ai.agent.name": lease.profile.name,
                 "gen_ai.agent.id": lease.profile.id,
                 "gen_ai.conversation.id": lease.session_id,
-                "gen_ai.request.model": self._provider.model,
+                "gen_ai.request.model": profile.model or self._provider.model,
                 "herma.turn.id": lease.turn.id,
                 "herma.turn.attempt": lease.turn.attempt,
             },
         ) as span:
             journal = Journal(self._authority, keeper, lease.last_step)
-            calls = CallStep(self._registry, self._sandboxes, journal, keeper)
+            calls = CallStep(registry, self._sandboxes, journal, keeper)
             attempt = TurnAttempt(
                 ledger=wire.ledger_of(lease),
-                system_prompt=self._prompt_builder(lease, keeper),
-                registry=self._registry,
+                system_prompt=self._prompt_builder(
+                    profile, lease.instructions, keeper, tools=bool(registry.definitions)
+                ),
+                registry=registry,
                 model=ModelStep(
                     self._provider,
                     self._deltas,
@@ -167,6 +172,7 @@ class Runner:
                     lease.turn.attempt,
                     lease.session_id,
                     telemetry.traceparent(),
+                    profile.model,
                 ),
                 calls=calls,
                 journal=journal,
@@ -178,16 +184,21 @@ class Runner:
             span.set_attribute("herma.turn.exit_reason", reason)
             if calls.used_sandbox and reason not in ("lease_lost", "handed_over"):
                 await self._end_turn(keeper)
-        _log.info("attempt ended", exit_reason=reason)
+            # Within the span, so that the line names its trace.
+            _log.info("attempt ended", exit_reason=reason)
 
     def _prompt_builder(
-        self, lease: lease_pb2.Lease, keeper: LeaseKeeper
+        self, profile: Profile, instructions: str, keeper: LeaseKeeper, *, tools: bool
     ) -> Callable[[], Awaitable[str]]:
-        persona = str(wire.profile_spec(lease).get("persona", ""))
-
         async def build() -> str:
             notes = await self._notes.snapshot(keeper.turn_token)
-            return build_system_prompt(persona, notes, self._clock.now(), instructions=lease.instructions)
+            return build_system_prompt(
+                profile.persona,
+                notes,
+                self._clock.now(),
+                instructions=instructions,
+                tools=tools,
+            )
 
         return build
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, SecretStr
 
 from herma.common.settings import ServiceSettings
@@ -21,6 +23,10 @@ class RunnerSettings(ServiceSettings):
     model_api_key: SecretStr = Field(SecretStr(""), description="Key for the model server.")
     openai_api_key: SecretStr = Field(
         SecretStr(""), validation_alias="OPENAI_API_KEY", description="Used if no HERMA_MODEL_… is set."
+    )
+    model_tools: Literal["auto", "none"] = Field(
+        "auto",
+        description="`none` offers the model no tools: for a model that cannot call any.",
     )
     model_idle_seconds: float = Field(
         90.0, gt=0, description="Silence of the model after which the call is tried again."

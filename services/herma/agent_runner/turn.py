@@ -18,7 +18,7 @@ from herma.agent_runner.authority import Authority
 from herma.agent_runner.call_step import CallStep
 from herma.agent_runner.domain.fold import CallModel, End, RunCalls, next_step
 from herma.agent_runner.domain.ledger import Call, CallState, Ledger
-from herma.agent_runner.domain.provider import ProviderError
+from herma.agent_runner.domain.provider import FailureClass, ProviderError
 from herma.agent_runner.domain.tool import ToolRegistry
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
@@ -102,7 +102,9 @@ class TurnAttempt:
                 self._model.ask(self._ledger, system_prompt, self._registry.definitions)
             )
         except ProviderError as error:
-            return End("failed", "provider_exhausted", error.message)
+            too_long = error.failure is FailureClass.CONTEXT
+            reason = "context_overflow" if too_long else "provider_exhausted"
+            return End("failed", reason, error.message)
         self._ledger = replace(self._ledger, system_prompt=system_prompt)
         return await self._append_answer(answered)
 

@@ -8,17 +8,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from herma.agent_runner.domain.ledger import Call, CallResult, CallState, Ledger, Message
+from herma.agent_runner.domain.profile import Profile
 from herma.agent_runner.domain.provider import ModelAnswer
 from herma.api.lease.v1 import lease_pb2
 from herma.api.ledger.v1 import ledger_pb2
 
-_DEFAULT_ITERATIONS = 50
 
-
-def profile_spec(lease: lease_pb2.Lease) -> dict[str, Any]:
-    """The profile's JSON object."""
+def profile_of(lease: lease_pb2.Lease) -> Profile:
+    """The profile version that the turn pinned; fields of other releases are passed over."""
     spec = json.loads(lease.profile.spec or b"{}")
-    return spec if isinstance(spec, dict) else {}
+    default = Profile()
+    tools = spec.get("tools")
+    return Profile(
+        persona=spec.get("persona", default.persona),
+        model=spec.get("model", default.model),
+        tools=None if tools is None else frozenset(tools),
+        max_iterations=spec.get("max_iterations", default.max_iterations),
+    )
 
 
 def ledger_of(lease: lease_pb2.Lease) -> Ledger:
@@ -28,7 +34,7 @@ def ledger_of(lease: lease_pb2.Lease) -> Ledger:
         messages=tuple(_message(message) for message in lease.history),
         system_prompt=lease.system_prompt,
         iterations=lease.iterations,
-        max_iterations=int(profile_spec(lease).get("max_iterations", _DEFAULT_ITERATIONS)),
+        max_iterations=profile_of(lease).max_iterations,
         interrupt_requested=lease.interrupt_requested,
     )
 

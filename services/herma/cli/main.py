@@ -6,33 +6,41 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 the turn did not compl
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 import herma
-from herma.cli import doctor as doctor_module
+from herma.cli import key, profile, session, tenant, turn
+from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
+from herma.cli.completion import completion
+from herma.cli.doctor.command import doctor
+from herma.cli.output import Format, Output, say, say_json
 from herma.cli.send import send as send_message
+from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
+from herma.local.bootstrap import bootstrap as bootstrap_authority
+from herma.local.compose_env import write_compose_env
+from herma.local.model_route import ModelChoice
 from herma.local.platform import SCHEMAS
-from herma.local.settings import UpSettings
+from herma.local.settings import BootstrapSettings, UpSettings
 
 app = typer.Typer(
     name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-tenant = typer.Typer(help="Tenants.", no_args_is_help=True)
-key = typer.Typer(help="API keys.", no_args_is_help=True)
-app.add_typer(tenant, name="tenant")
-app.add_typer(key, name="key")
-
-Output = Annotated[str, typer.Option("-o", "--output", help="`text` or `json`.")]
+for noun in (key, profile, session, tenant, turn):
+    app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
+app.command("chat")(chat)
+app.command("doctor")(doctor)
+app.command("trace")(turn.trace)
+app.command("completion")(completion)
 
 
 @app.callback(invoke_without_command=True)
@@ -46,22 +54,38 @@ def root(version: Annotated[bool, typer.Option("--version", help="Show the versi
 @app.command()
 def up(
     detach: Annotated[bool, typer.Option(help="Return when ready; `herma down` stops it.")] = False,
-    runners: Annotated[int, typer.Option(min=1, max=32)] = 1,
-    authorities: Annotated[int, typer.Option(min=1, max=8)] = 1,
-    gateways: Annotated[int, typer.Option(min=1, max=8)] = 1,
+    runners: Annotated[int, typer.Option(min=1, max=32, help="How many agent-runners.")] = 1,
+    authorities: Annotated[
+        int, typer.Option(min=1, max=8, help="How many replicas of session-authority.")
+    ] = 1,
+    gateways: Annotated[int, typer.Option(min=1, max=8, help="How many replicas of gateway.")] = 1,
+    model: Annotated[
+        ModelChoice,
+        typer.Option(
+            help="`auto` goes by the environment; `local` runs a small model here (extra `local-model`); "
+            "`rehearsal` is no model."
+        ),
+    ] = ModelChoice.AUTO,
 ) -> None:
     """Start the whole platform on this machine, run one turn, stay up."""
     settings = UpSettings()
     if detach:
-        arguments = [f"--runners={runners}", f"--authorities={authorities}", f"--gateways={gateways}"]
-        raise typer.Exit(run_detached(settings, arguments, _say))
-    raise typer.Exit(run_up(settings, _say, authorities=authorities, runners=runners, gateways=gateways))
+        arguments = [
+            f"--runners={runners}",
+            f"--authorities={authorities}",
+            f"--gateways={gateways}",
+            f"--model={model.value}",
+        ]
+        raise typer.Exit(run_detached(settings, arguments, say))
+    raise typer.Exit(
+        run_up(settings, say, model, authorities=authorities, runners=runners, gateways=gateways)
+    )
 
 
 @app.command()
 def down() -> None:
     """Drain and stop the platform of this data folder."""
-    raise typer.Exit(run_down(UpSettings().data_dir, _say))
+    raise typer.Exit(run_down(UpSettings().data_dir, say))
 
 
 @app.command()
@@ -72,6 +96,13 @@ def serve(
             help="gateway, session-authority, agent-runner, tool-sandbox, tool-sandbox-broker, memory"
         ),
     ],
+    with_broker: Annotated[
+        bool,
+        typer.Option(
+            "--with-broker",
+            help="tool-sandbox in a container: its broker beside it, each under its own user.",
+        ),
+    ] = False,
 ) -> None:
     """Run one service with settings from the environment."""
     modules = {
@@ -84,7 +115,10 @@ def serve(
     }
     if service not in modules:
         raise typer.BadParameter("one of " + ", ".join(sorted(modules)))
-    os.execv(sys.executable, [sys.executable, "-m", modules[service]])  # noqa: S606  # becomes the service
+    if with_broker and service != "tool-sandbox":
+        raise typer.BadParameter("only tool-sandbox has a broker", param_hint="--with-broker")
+    module = "herma.tool_sandbox.init" if with_broker else modules[service]
+    os.execv(sys.executable, [sys.executable, "-m", module])  # noqa: S606  # becomes the service
 
 
 @app.command()
@@ -100,38 +134,49 @@ def migrate() -> None:
     for schema in SCHEMAS:
         password = os.environ.get(f"HERMA_{schema.schema.upper()}_PASSWORD")
         applied = asyncio.run(migrate_schema(url.get_secret_value(), schema, password))
-        _say(f"{schema.schema}: {len(applied)} applied")
+        say(f"{schema.schema}: {len(applied)} applied")
 
 
 @app.command()
-def doctor(output: Output = "text") -> None:
-    """Check this machine and the platform; say what to do."""
-    findings = list(doctor_module.examine(UpSettings()))
-    if output == "json":
-        _say_json([{"name": f.name, "level": f.level, "text": f.text} for f in findings])
-    else:
-        for finding in findings:
-            _say(f"{finding.level:8} {finding.name:9} {finding.text}")
-    raise typer.Exit(1 if any(finding.level == "problem" for finding in findings) else 0)
+def bootstrap() -> None:
+    """Make the tenant `default` and let the operator's key of HERMA_OPERATOR_KEY work; safe to repeat."""
+    settings = BootstrapSettings()
+    keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
+    operator_key = settings.operator_key.get_secret_value()
+    made = asyncio.run(bootstrap_authority(settings.authority_address, keys, operator_key))
+    say(f"tenant default: {made}")
+
+
+@app.command("compose-env")
+def compose_env(
+    file: Annotated[Path, typer.Option(help="Where to; what it holds already is kept.")] = Path(".env"),
+) -> None:
+    """Make the secrets that compose.yaml asks for, and admin.key with the operator's key beside them."""
+    added = write_compose_env(file)
+    say(f"{file}: {len(added)} added" if added else f"{file} has all that compose.yaml asks for")
+    say(f"{file.with_name('admin.key')}: the operator's key")
 
 
 @app.command()
 def send(
     message: Annotated[str, typer.Argument(help="What to say; `-` reads standard input.")],
     session: Annotated[str, typer.Option(help="Session to go on with.")] = "",
-    output: Output = "text",
+    profile: Annotated[str, typer.Option(help="Profile of a new session.")] = "",
+    output: Output = Format.TEXT,
 ) -> None:
     """Send one message and show the answer."""
+    if session and profile:
+        raise typer.BadParameter("a session has its profile already: leave out --profile")
     text = sys.stdin.read() if message == "-" else message
     client = ApiClient(*find_platform())
 
     def watch(event: dict[str, Any]) -> None:
-        if output == "text" and event["kind"] == "call.proposed":
-            typer.echo(f"[{event['tool']}] {event['arguments']}", err=True)
+        if output == Format.TEXT and event["kind"] == "call.proposed":
+            typer.echo(one_line(f"[{event['tool']}] {event['arguments']}", 400), err=True)
 
-    reply = send_message(client, text, session, watch)
-    if output == "json":
-        _say_json(
+    reply = send_message(client, text, session, watch, profile)
+    if output == Format.JSON:
+        say_json(
             {
                 "session_id": reply.session_id,
                 "turn_id": reply.turn_id,
@@ -142,43 +187,10 @@ def send(
             }
         )
     elif reply.state == "completed":
-        _say(reply.text)
+        say(reply.text)
     else:
-        typer.echo(f"The turn ended as {reply.exit_reason}. {reply.error}", err=True)
+        typer.echo(clean(f"The turn ended as {reply.exit_reason}. {reply.error}"), err=True)
     raise typer.Exit(0 if reply.state == "completed" else 3)
-
-
-@tenant.command("create")
-def create_tenant(name: str, output: Output = "text") -> None:
-    """Make a tenant; shows its owner's key once. Needs the operator's key."""
-    made = ApiClient(*find_platform()).post("/v1/tenants", {"name": name})
-    if output == "json":
-        _say_json(made)
-    else:
-        _say(f"{made['tenant']['name']}  {made['tenant']['id']}\n{made['key']}")
-
-
-@key.command("create")
-def create_key(
-    name: Annotated[str, typer.Option(help="What it is for.")] = "",
-    scope: Annotated[list[str] | None, typer.Option(help="Scopes; all of yours if none.")] = None,
-    output: Output = "text",
-) -> None:
-    """Make a key with at most your rights; shows it once."""
-    made = ApiClient(*find_platform()).post("/v1/keys", {"name": name, "scopes": scope or []})
-    if output == "json":
-        _say_json(made)
-    else:
-        _say(made["secret"])
-
-
-def _say(text: str) -> None:
-    typer.echo(text)
-    sys.stdout.flush()
-
-
-def _say_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1))
 
 
 def main() -> None:
@@ -186,7 +198,7 @@ def main() -> None:
     try:
         app()
     except HermaError as error:
-        typer.echo(f"herma: {error.message}", err=True)
+        typer.echo(clean(f"herma: {error.message}"), err=True)
         sys.exit(1)
     except ValidationError as error:
         problems = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors())

@@ -27,10 +27,15 @@ def send(
     message: str,
     session_id: str = "",
     watch: Callable[[dict[str, Any]], None] | None = None,
+    profile: str = "",
 ) -> Reply:
-    """Sends a message, in a new session unless one is named, and waits for the turn's end."""
+    """Sends a message, in a new session unless one is named, and waits for the turn's end.
+
+    Args:
+        profile: Of a new session; empty for the tenant's `default`.
+    """
     if not session_id:
-        session_id = client.post("/v1/sessions", {}, uuid.uuid4().hex)["id"]
+        session_id = client.post("/v1/sessions", {"profile": profile}, uuid.uuid4().hex)["id"]
     admitted = client.post(f"/v1/sessions/{session_id}/messages", {"content": message}, uuid.uuid4().hex)
     text, end = "", {}
     for event in client.events(session_id, admitted["cursor"], admitted["turn_id"]):

@@ -15,7 +15,9 @@ from herma.cli.client import ApiClient
 from herma.cli.send import send
 from herma.common.logs import configure_logs
 from herma.local.installation import Installation
+from herma.local.model_route import ModelChoice, choose_route
 from herma.local.platform import Platform
+from herma.local.ports import Ports
 from herma.local.processes import is_alive
 from herma.local.settings import UpSettings
 from herma.local.up_file import UpFile
@@ -24,15 +26,29 @@ _READY_SECONDS = 120.0
 
 
 def run_up(
-    settings: UpSettings, say: Callable[[str], None], *, authorities: int, runners: int, gateways: int
+    settings: UpSettings,
+    say: Callable[[str], None],
+    choice: ModelChoice,
+    *,
+    authorities: int,
+    runners: int,
+    gateways: int,
 ) -> int:
     """Runs the platform until Ctrl-C or SIGTERM; the exit code."""
     installation = Installation(settings.data_dir)
     configure_logs("up", os.environ.get("HERMA_LOG_LEVEL", "WARNING"))
-    platform = Platform(
-        installation, settings, say, authorities=authorities, runners=runners, gateways=gateways
-    )
+    ports = Ports()
     try:
+        platform = Platform(
+            installation,
+            settings,
+            say,
+            choose_route(choice, installation, ports),
+            ports,
+            authorities=authorities,
+            runners=runners,
+            gateways=gateways,
+        )
         return asyncio.run(_run(platform, installation, say))
     finally:
         installation.close()
@@ -69,22 +85,12 @@ async def _bring_up(platform: Platform, installation: Installation, say: Callabl
     else:
         # A model that cannot be reached now must not keep the platform down.
         say(f"WARNING: the first turn ended as {reply.exit_reason}. {reply.error}\n")
-    say(f"Provider: {provider_line()}")
+    say(f"Provider: {platform.model_line}")
     say(f"Sandboxes: {platform.backend}")
     say(f"API:       {platform.url}")
     say(f"Key:       {key}")
     say(f"Ready in {time.monotonic() - began:.1f} s. Ctrl-C drains and stops.")
     platform.announce()
-
-
-def provider_line() -> str:
-    """Which model answers, in words."""
-    base, model = os.environ.get("HERMA_MODEL_BASE_URL"), os.environ.get("HERMA_MODEL")
-    if base or model or os.environ.get("HERMA_MODEL_API_KEY"):
-        return f"{model or 'the default model'} at {base or 'OpenAI'}"
-    if os.environ.get("OPENAI_API_KEY"):
-        return "OpenAI, by OPENAI_API_KEY"
-    return "rehearsal, which is not a model (set HERMA_MODEL_BASE_URL or OPENAI_API_KEY for one)"
 
 
 def run_detached(settings: UpSettings, arguments: list[str], say: Callable[[str], None]) -> int:

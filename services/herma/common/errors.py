@@ -137,6 +137,13 @@ class NoteChanged(HermaError):
     reason = "NOTE_CHANGED"
 
 
+class ProfileChanged(HermaError):
+    """The profile has a newer version."""
+
+    kind = Kind.STALE
+    reason = "PROFILE_CHANGED"
+
+
 class CursorOutOfRange(HermaError):
     """The cursor lies beyond the newest event."""
 
@@ -196,6 +203,7 @@ _BY_REASON: Mapping[str, type[HermaError]] = MappingProxyType(
             StepConflict,
             SandboxLost,
             NoteChanged,
+            ProfileChanged,
             CursorOutOfRange,
             ResourceExhausted,
             Unavailable,

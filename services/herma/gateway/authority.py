@@ -13,6 +13,7 @@ from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
 from herma.common.errors import HermaError, Unauthenticated
 from herma.common.rpc import Peer
+from herma.gateway.profiles import Profiles
 
 _TIMEOUT = 20.0
 _READY_TIMEOUT = 1.0
@@ -25,6 +26,7 @@ class Authority:
         self._peer = peer
         self._sessions: Any = session_pb2_grpc.SessionServiceStub(peer.channel)
         self._identities: Any = identity_pb2_grpc.IdentityServiceStub(peer.channel)
+        self.profiles = Profiles(peer)
         self._health: Any = health_pb2_grpc.HealthStub(peer.channel)
 
     async def authenticate(self, key: str) -> identity_pb2.AuthenticateResponse:
@@ -76,6 +78,15 @@ class Authority:
             retry=True,
         )
         return found
+
+    async def delete_session(self, caller: ledger_pb2.Caller, session_id: str) -> None:
+        """Deletes a session; a repeat is harmless."""
+        await self._peer.call(
+            self._sessions.DeleteSession,
+            session_pb2.DeleteSessionRequest(caller=caller, session_id=session_id),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
 
     async def list_messages(
         self, caller: ledger_pb2.Caller, session_id: str, page_size: int, page_token: str

@@ -89,6 +89,8 @@ class SessionBody(BaseModel):
     state: str
     created_at: datetime | None
     last_seq: int
+    # How its first message begins.
+    opening: str
 
 
 class SessionPage(BaseModel):

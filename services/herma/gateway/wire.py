@@ -34,6 +34,7 @@ def session_body(session: session_pb2.Session) -> SessionBody:
         state=session.state,
         created_at=when(session.created_at),
         last_seq=session.last_seq,
+        opening=session.opening,
     )
 
 

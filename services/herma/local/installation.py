@@ -64,6 +64,11 @@ class Installation:
         return {pair: key for pair, key in keys.items() if service in pair.split(">")}
 
     @property
+    def local_model_key(self) -> str:
+        """The key that the local model asks for."""
+        return str(self._secrets["local_model_key"])
+
+    @property
     def turn_token_key(self) -> str:
         """PEM of the private key."""
         return str(self._secrets["turn_token_key"])
@@ -71,8 +76,7 @@ class Installation:
     @property
     def turn_token_public_key(self) -> str:
         """PEM of the public key."""
-        key = load_pem_private_key(self.turn_token_key.encode(), None)
-        return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        return public_key_of(self.turn_token_key)
 
     @property
     def runtime_folder(self) -> Path:
@@ -100,17 +104,28 @@ class Installation:
     def _load(self) -> dict[str, Any]:
         path = self.folder / "secrets.json"
         known = json.loads(path.read_text()) if path.exists() else {}
-        fresh = {
-            "id": known.get("id") or secrets.token_hex(5),
-            "turn_token_key": known.get("turn_token_key") or _new_key(),
-            "database": {role: secrets.token_hex(16) for role in (*ROLES, "superuser")}
-            | known.get("database", {}),
-            "service_keys": {pair: secrets.token_hex(32) for pair in PAIRS}
-            | known.get("service_keys", {}),
-        }
+        fresh = fresh_secrets(known)
         if fresh != known:
             write_private(path, json.dumps(fresh, indent=1))
         return fresh
+
+
+def fresh_secrets(known: dict[str, Any]) -> dict[str, Any]:
+    """An installation's secrets: those that are known, and new ones for what is missing."""
+    return {
+        "id": known.get("id") or secrets.token_hex(5),
+        "turn_token_key": known.get("turn_token_key") or _new_key(),
+        "local_model_key": known.get("local_model_key") or secrets.token_hex(32),
+        "database": {role: secrets.token_hex(16) for role in (*ROLES, "superuser")}
+        | known.get("database", {}),
+        "service_keys": {pair: secrets.token_hex(32) for pair in PAIRS} | known.get("service_keys", {}),
+    }
+
+
+def public_key_of(private_key: str) -> str:
+    """PEM of the public half of a turn token key."""
+    key = load_pem_private_key(private_key.encode(), None)
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def write_private(path: Path, text: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 import docker
@@ -14,11 +13,11 @@ import docker.errors
 import requests
 
 import herma
-from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
 from herma.common.errors import HermaError, Unavailable
 from herma.common.postgres.migrations import migrate
-from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
+from herma.local.bootstrap import bootstrap
 from herma.local.installation import Installation
+from herma.local.model_route import ModelRoute
 from herma.local.ports import Ports
 from herma.local.postgres import EmbeddedPostgres
 from herma.local.processes import start_time
@@ -51,6 +50,8 @@ class Platform:
         installation: Installation,
         settings: UpSettings,
         say: Callable[[str], None],
+        model: ModelRoute,
+        ports: Ports,
         *,
         authorities: int = 1,
         runners: int = 1,
@@ -59,13 +60,19 @@ class Platform:
         self._installation = installation
         self._settings = settings
         self._say = say
+        self._model = model
         self._counts = (authorities, runners, gateways)
         self._file = UpFile.of(installation.folder)
         self._supervisor = Supervisor(self._write_up_file)
-        self._ports = Ports()
+        self._ports = ports
         self._ready = False
         self.backend = ""
         self.url = ""
+
+    @property
+    def model_line(self) -> str:
+        """Which model answers, in words."""
+        return self._model.line
 
     async def start(self) -> None:
         """Starts the database and the services, and waits until all serve.
@@ -88,10 +95,13 @@ class Platform:
             authorities,
             runners,
             gateways,
+            self._model,
         )
         self.url = f"http://127.0.0.1:{plan.http_port}"
         fleet = Fleet(self._installation, plan)
-        await self._supervisor.start([*fleet.authorities(), fleet.memory(), fleet.broker()])
+        await self._supervisor.start(
+            [*fleet.authorities(), fleet.memory(), fleet.broker(), *fleet.local_model()]
+        )
         await asyncio.gather(
             self._bootstrap(plan.authority_address),
             self._supervisor.start([fleet.sandbox()]),
@@ -139,17 +149,11 @@ class Platform:
         return server.url
 
     async def _bootstrap(self, authority_address: str) -> None:
-        keys = ServiceKeys(self._installation.keys_of("operator"))
-        async with Peer(
-            "session-authority", authority_address, ServiceIdentity("operator", keys)
-        ) as peer:
-            stub: Any = identity_pb2_grpc.IdentityServiceStub(peer.channel)
-            await peer.call(
-                stub.Bootstrap,
-                identity_pb2.BootstrapRequest(operator_key=self._installation.operator_key()),
-                timeout=30,
-                retry=True,
-            )
+        await bootstrap(
+            authority_address,
+            self._installation.keys_of("operator"),
+            self._installation.operator_key(),
+        )
 
     def _write_up_file(self) -> None:
         if not self._ready:
@@ -166,6 +170,8 @@ class Platform:
                     for child in self._supervisor.children
                 ],
                 "backend": self.backend,
+                "model": self._model.line,
+                "model_choice": self._model.choice.value,
                 "version": herma.__version__,
                 "installation": self._installation.id,
                 "pid": os.getpid(),

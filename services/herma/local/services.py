@@ -15,7 +15,9 @@ import httpx
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from herma.common.errors import AlreadyExists
+from herma.local import local_model
 from herma.local.installation import Installation
+from herma.local.model_route import ModelRoute
 from herma.local.ports import Ports, is_free
 from herma.local.supervisor import Program, base_environment
 
@@ -34,11 +36,7 @@ _OWN = {
     ),
     "agent-runner": (
         "HERMA_RUNNER_SLOTS",
-        "HERMA_MODEL_BASE_URL",
-        "HERMA_MODEL",
-        "HERMA_MODEL_API_KEY",
         "HERMA_MODEL_IDLE_SECONDS",
-        "OPENAI_API_KEY",
     ),
     "gateway": (),
     "memory": (),
@@ -66,6 +64,7 @@ class Plan:
     memory_port: int
     runners: tuple[int, ...]
     gateways: tuple[int, ...]
+    model: ModelRoute
 
     @property
     def authority_address(self) -> str:
@@ -124,6 +123,26 @@ class Fleet:
             lambda: grpc_serves(f"unix:{socket}"),
         )
 
+    def local_model(self) -> list[Program]:
+        """The model's process, if the route needs one."""
+        port = self._plan.model.port
+        if not port:
+            return []
+        address = f"127.0.0.1:{port}"
+        return [
+            Program(
+                name="local-model",
+                argv=[sys.executable, "-m", "herma.local.local_model"],
+                environment={
+                    **base_environment(),
+                    **local_model.environment(port, self._installation.local_model_key),
+                },
+                log=self._installation.folder / "logs" / "local-model.log",
+                ready=partial(http_serves, f"http://{address}/health"),
+                address=address,
+            )
+        ]
+
     def sandbox(self) -> Program:
         """tool-sandbox."""
         return self._grpc(
@@ -148,6 +167,7 @@ class Fleet:
                     "HERMA_AUTHORITY_ADDRESS": self._plan.authority_address,
                     "HERMA_SANDBOX_ADDRESS": f"127.0.0.1:{self._plan.sandbox_port}",
                     "HERMA_MEMORY_ADDRESS": f"127.0.0.1:{self._plan.memory_port}",
+                    **self._plan.model.environment,
                 },
                 number if len(self._plan.runners) > 1 else None,
             )
@@ -228,6 +248,7 @@ def make_plan(
     authorities: int,
     runners: int,
     gateways: int,
+    model: ModelRoute,
 ) -> Plan:
     """Gives out addresses.
 
@@ -250,6 +271,7 @@ def make_plan(
         memory_port=ports.take(),
         runners=tuple(ports.take() for _ in range(runners)),
         gateways=(first, *(ports.take() for _ in range(gateways - 1))),
+        model=model,
     )
 
 

@@ -1,4 +1,4 @@
-"""Settings of `herma up`, fixed for scripts."""
+"""Settings of `herma up`, fixed for scripts, and of `herma bootstrap`."""
 
 from __future__ import annotations
 
@@ -22,4 +22,16 @@ class UpSettings(BaseSettings):
     sandbox_image: str = Field("herma-base:dev", description="Image of the template `base`.")
     database_url: SecretStr | None = Field(
         None, description="PostgreSQL URL of an administrator, instead of the embedded server."
+    )
+
+
+class BootstrapSettings(BaseSettings):
+    """What `herma bootstrap` needs to know."""
+
+    model_config = SettingsConfigDict(env_prefix="HERMA_", frozen=True, extra="ignore")
+
+    authority_address: str = Field(description="Where session-authority serves.")
+    operator_key: SecretStr = Field(description="The operator's API key, which is to work from now on.")
+    service_keys: dict[str, SecretStr] = Field(
+        description="JSON object with the key of the pair `operator>session-authority`."
     )

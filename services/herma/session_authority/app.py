@@ -8,6 +8,7 @@ from functools import partial
 
 from herma.api.identity.v1 import identity_pb2_grpc
 from herma.api.lease.v1 import lease_pb2_grpc
+from herma.api.profile.v1 import profile_pb2_grpc
 from herma.api.session.v1 import session_pb2_grpc
 from herma.common.app import Lifecycle, run
 from herma.common.errors import HermaError
@@ -19,15 +20,19 @@ from herma.common.rpc import RpcServer, ServedApi, ServiceIdentity, ServiceKeys
 from herma.common.turn_token import TurnTokenSigner, TurnTokenVerifier
 from herma.session_authority import bells
 from herma.session_authority.bells import Belfry
+from herma.session_authority.deletion import Deletions
 from herma.session_authority.lease_servicer import LeaseServicer
+from herma.session_authority.profile_servicer import ProfileServicer
 from herma.session_authority.servicer import IdentityServicer, SessionServicer
 from herma.session_authority.settings import AuthoritySettings
+from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
 from herma.session_authority.store.profile_names import ProfileNameStore
+from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -61,10 +66,12 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
             SessionServicer(
                 SessionStore(database, new_id),
                 ProfileNameStore(database),
+                Deletions(DeletionStore(database, new_id), belfry),
                 Subscriptions(EventLog(database), belfry),
                 belfry,
             ),
             IdentityServicer(IdentityStore(database, new_id)),
+            ProfileServicer(ProfileStore(database, new_id)),
             lease_servicer,
         ),
         settings.listen,
@@ -95,7 +102,10 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
 
 
 def _apis(
-    sessions: SessionServicer, identities: IdentityServicer, leases: LeaseServicer
+    sessions: SessionServicer,
+    identities: IdentityServicer,
+    profiles: ProfileServicer,
+    leases: LeaseServicer,
 ) -> list[ServedApi]:
     lease_api = "herma.api.lease.v1.LeaseService"
     return [
@@ -111,6 +121,12 @@ def _apis(
             identity_pb2_grpc.add_IdentityServiceServicer_to_server,
             identities,
             frozenset({"gateway", "operator"}),
+        ),
+        ServedApi(
+            "herma.api.profile.v1.ProfileService",
+            profile_pb2_grpc.add_ProfileServiceServicer_to_server,
+            profiles,
+            frozenset({"gateway"}),
         ),
         ServedApi(
             lease_api,

@@ -8,7 +8,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind
+
 from herma.api.lease.v1 import lease_pb2, lease_pb2_grpc
+from herma.common import telemetry
 from herma.common.errors import HermaError, InvalidArgument
 from herma.common.ids import parse_id
 from herma.common.logs import logger
@@ -16,6 +20,7 @@ from herma.common.rpc import current_caller
 from herma.common.turn_token import TurnIdentity, TurnTokenSigner, TurnTokenVerifier
 from herma.session_authority import wire
 from herma.session_authority.bells import Belfry
+from herma.session_authority.domain.model import Lease
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
@@ -72,8 +77,10 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
         until = time.monotonic() + min(request.wait.ToMilliseconds() / 1000, _MAX_WAIT)
         while not self._stopping.is_set():
             ticket = self._belfry.work.ticket()
+            began = time.time_ns()
             lease = await self._leases.claim(request_id, runner_id)
             if lease is not None:
+                _trace_claim(lease, began)
                 self._belfry.ring_session(lease.session_id)
                 identity = TurnIdentity(
                     tenant_id=lease.tenant_id,
@@ -171,3 +178,25 @@ class LeaseServicer(lease_pb2_grpc.LeaseServiceServicer):
 
     def _identity(self) -> TurnIdentity:
         return self._verifier.verify(current_caller().turn_token)
+
+
+def _trace_claim(lease: Lease, began: int) -> None:
+    """The claim as a span of the turn's trace, from the look that found it; its long poll has none.
+
+    What lies between it and the admission is the turn's wait in the queue.
+    """
+    context = telemetry.context_from(lease.turn.traceparent)
+    if not trace.get_current_span(context).get_span_context().is_valid:
+        return
+    trace.get_tracer("herma.session_authority").start_span(
+        "claim",
+        context=context,
+        kind=SpanKind.CONSUMER,
+        start_time=began,
+        links=telemetry.link_to(lease.previous_attempt),
+        attributes={
+            "herma.turn.id": str(lease.turn.id),
+            "herma.turn.attempt": lease.turn.attempt,
+            "gen_ai.conversation.id": str(lease.session_id),
+        },
+    ).end()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import AsyncIterator
 from datetime import UTC
 from typing import Any
@@ -17,14 +15,13 @@ from herma.common.ids import parse_id
 from herma.common.rpc import current_caller
 from herma.session_authority import wire
 from herma.session_authority.bells import Belfry
+from herma.session_authority.deletion import Deletions
 from herma.session_authority.domain import admission
+from herma.session_authority.paging import from_token, page_size, to_token
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
-
-_MAX_PAGE = 200
-_PAGE = 50
 
 
 class SessionServicer(session_pb2_grpc.SessionServiceServicer):
@@ -34,11 +31,13 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self,
         sessions: SessionStore,
         profile_names: ProfileNameStore,
+        deletions: Deletions,
         subscriptions: Subscriptions,
         belfry: Belfry,
     ) -> None:
         self._sessions = sessions
         self._profile_names = profile_names
+        self._deletions = deletions
         self._subscriptions = subscriptions
         self._belfry = belfry
 
@@ -69,21 +68,29 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
     async def ListSessions(  # noqa: N802
         self, request: session_pb2.ListSessionsRequest, context: Any
     ) -> session_pb2.ListSessionsResponse:
-        size = _page_size(request.page_size)
-        token = _from_token(request.page_token)
+        size = page_size(request.page_size)
+        token = from_token(request.page_token)
         before = parse_id(token, "page_token") if token else None
         found = await self._sessions.list(wire.caller_of(request.caller), before, size + 1)
         page = found[:size]
         return session_pb2.ListSessionsResponse(
             sessions=[wire.session_message(session) for session in page],
-            next_page_token=_to_token(str(page[-1].id)) if len(found) > size else "",
+            next_page_token=to_token(str(page[-1].id)) if len(found) > size else "",
         )
+
+    async def DeleteSession(  # noqa: N802
+        self, request: session_pb2.DeleteSessionRequest, context: Any
+    ) -> session_pb2.DeleteSessionResponse:
+        await self._deletions.delete(
+            wire.caller_of(request.caller), parse_id(request.session_id, "session_id")
+        )
+        return session_pb2.DeleteSessionResponse()
 
     async def ListMessages(  # noqa: N802
         self, request: session_pb2.ListMessagesRequest, context: Any
     ) -> session_pb2.ListMessagesResponse:
-        size = _page_size(request.page_size)
-        token = _from_token(request.page_token)
+        size = page_size(request.page_size)
+        token = from_token(request.page_token)
         if token and not (token.isascii() and token.isdigit() and len(token) < 19):
             raise InvalidArgument("no such page", fields={"page_token": "is not valid"})
         found = await self._sessions.messages(
@@ -95,7 +102,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         page = found[:size]
         return session_pb2.ListMessagesResponse(
             messages=[wire.message_message(message) for message in page],
-            next_page_token=_to_token(str(page[-1].position)) if len(found) > size else "",
+            next_page_token=to_token(str(page[-1].position)) if len(found) > size else "",
         )
 
     async def Submit(  # noqa: N802
@@ -237,21 +244,3 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
 
 def _check_idempotency_key(key: str) -> None:
     admission.check_line(key, "idempotency_key", admission.MAX_IDEMPOTENCY_KEY)
-
-
-def _page_size(asked: int) -> int:
-    if not 0 <= asked <= _MAX_PAGE:
-        raise InvalidArgument("no such page size", fields={"page_size": f"1 to {_MAX_PAGE}"})
-    return asked or _PAGE
-
-
-def _to_token(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _from_token(token: str) -> str:
-    try:
-        padded = token + "=" * (-len(token) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError) as error:
-        raise InvalidArgument("no such page", fields={"page_token": "is not valid"}) from error

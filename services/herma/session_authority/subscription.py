@@ -31,7 +31,7 @@ class Subscriptions:
         after `turn_id`'s `turn.ended`, at once if that lies behind the cursor.
 
         Raises:
-            NotFound: when the session or turn is not the caller's.
+            NotFound: when the session or turn is not the caller's, or once it is deleted.
             CursorOutOfRange: for a cursor beyond the newest event.
         """
         start = await self._log.vantage(caller, session_id, turn_id)
@@ -45,11 +45,16 @@ class Subscriptions:
         seq = after
         # Text of a message whose start is still to be replayed waits for that replay.
         shown_from = start.last_seq
+        idle = False
         with self._belfry.session(session_id) as bell:
             while True:
                 ticket = bell.ticket()
                 events, deltas = await self._log.read(
-                    caller.tenant_id, session_id, seq, cursor if seq >= shown_from else None
+                    caller.tenant_id,
+                    session_id,
+                    seq,
+                    cursor if seq >= shown_from else None,
+                    suspect=idle,
                 )
                 if deltas and not events:
                     for delta in deltas:
@@ -62,7 +67,9 @@ class Subscriptions:
                     yield event
                     if event.kind == "turn.ended" and event.turn_id == turn_id:
                         return
-                if not events and not deltas:
+                # Who is woken twice for nothing may follow a session that is gone.
+                idle = not events and not deltas
+                if idle:
                     await bell.wait(ticket, _POLL_SECONDS)
 
 

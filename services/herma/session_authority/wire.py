@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from herma.api.identity.v1 import identity_pb2
 from herma.api.lease.v1 import lease_pb2
 from herma.api.ledger.v1 import ledger_pb2
+from herma.api.profile.v1 import profile_pb2
 from herma.api.session.v1 import session_pb2
 from herma.common.errors import InvalidArgument
 from herma.common.ids import parse_id
@@ -37,6 +38,7 @@ from herma.session_authority.domain.new_session import (
     check_new_session,
     session_key,
 )
+from herma.session_authority.domain.profile import ProfileVersion
 
 
 def caller_of(message: ledger_pb2.Caller) -> Caller:
@@ -178,6 +180,7 @@ def session_message(session: Session) -> session_pb2.Session:
         state=session.state,
         created_at=timestamp(session.created_at),
         last_seq=session.last_seq,
+        opening=session.opening,
     )
 
 
@@ -243,6 +246,17 @@ def key_message(key: ApiKey) -> identity_pb2.Key:
         created_at=timestamp(key.created_at),
         expires_at=timestamp(key.expires_at),
         revoked_at=timestamp(key.revoked_at),
+    )
+
+
+def profile_message(profile: ProfileVersion) -> profile_pb2.Profile:
+    """A profile at one version."""
+    return profile_pb2.Profile(
+        id=str(profile.id),
+        name=profile.name,
+        version=profile.version,
+        spec=profile.spec.encode(),
+        created_at=timestamp(profile.created_at),
     )
 
 

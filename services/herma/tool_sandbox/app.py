@@ -16,6 +16,7 @@ from herma.common.rpc import Peer, RpcServer, ServedApi, ServiceIdentity, Servic
 from herma.common.turn_token import TurnTokenVerifier
 from herma.tool_sandbox.engine_client import BrokerClient
 from herma.tool_sandbox.link import make_private
+from herma.tool_sandbox.retirement import retire
 from herma.tool_sandbox.sandboxes import Sandboxes
 from herma.tool_sandbox.servicer import SandboxServicer
 from herma.tool_sandbox.settings import SandboxSettings
@@ -28,7 +29,7 @@ _log = logger(__name__)
 
 
 async def serve(settings: SandboxSettings, lifecycle: Lifecycle) -> None:
-    """Serves until asked to stop; sandboxes stay."""
+    """Serves until asked to stop; sandboxes stay, unless the settings say otherwise."""
     database = Database(settings.database_url.get_secret_value(), size=settings.database_pool_size)
     await database.open()
     keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
@@ -36,9 +37,10 @@ async def serve(settings: SandboxSettings, lifecycle: Lifecycle) -> None:
     make_private(settings.sandbox_socket_dir)
     with tempfile.TemporaryDirectory(prefix="herma-tool-sandbox-") as private:
         async with Peer("tool-sandbox-broker", f"unix:{settings.broker_socket}", identity) as broker:
+            engine = BrokerClient(broker)
             sandboxes = Sandboxes(
                 SandboxStore(database, UuidV7Factory()),
-                BrokerClient(broker),
+                engine,
                 settings.sandbox_socket_dir,
                 Path(private),
                 isolates=settings.sandbox_backend != "local",
@@ -65,7 +67,11 @@ async def serve(settings: SandboxSettings, lifecycle: Lifecycle) -> None:
             try:
                 await lifecycle.stopping()
                 await server.refuse()
+                # Before the calls are cut: their sandboxes are kept, to be attached to again.
+                busy = sandboxes.busy()
                 await server.stop(1.0)
+                if settings.sandbox_remove_on_stop:
+                    await retire(engine, settings.sandbox_socket_dir, busy)
             finally:
                 tending.cancel()
                 await sandboxes.close()

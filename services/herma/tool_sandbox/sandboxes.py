@@ -265,6 +265,14 @@ class Sandboxes:
     def _in_use(self) -> set[str]:
         return {str(slot.live.record.id) for slot in self._slots.values() if slot.live is not None}
 
+    def busy(self) -> frozenset[str]:
+        """The sandboxes that a call is using now."""
+        return frozenset(
+            str(slot.live.record.id)
+            for slot in self._slots.values()
+            if slot.live is not None and slot.live.busy
+        )
+
     async def tend(self, idle_seconds: float, every: float) -> None:
         """Sweeps and reaps until cancelled."""
         while True:

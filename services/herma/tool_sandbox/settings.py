@@ -25,3 +25,8 @@ class SandboxSettings(ServiceSettings, DatabaseSettings):
     sandbox_sweep_seconds: float = Field(
         30.0, gt=0, description="How often idle sandboxes and orphans are looked for."
     )
+    sandbox_remove_on_stop: bool = Field(
+        False,
+        description="Remove the sandboxes that no call is using when this service stops; their files "
+        "stay. Only where one tool-sandbox serves.",
+    )

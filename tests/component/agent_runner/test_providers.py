@@ -37,6 +37,7 @@ def scripted(model: ScriptedModelServer) -> ScriptedModelServer:
     model.on("429", fault_status(429, 7))
     model.on("500", fault_status(500))
     model.on("400", fault_status(400))
+    model.on("LENGTHY", fault_status(400, code="context_length_exceeded"))
     model.on("CUT", cut())
     model.on("MALFORMED", malformed())
     model.on("HANG", hang())
@@ -103,6 +104,7 @@ async def test_parallel_calls_are_put_together(scripted: ScriptedModelServer) ->
         ("429", FailureClass.TRANSIENT),
         ("500", FailureClass.TRANSIENT),
         ("400", FailureClass.PERMANENT),
+        ("LENGTHY", FailureClass.CONTEXT),
         ("CUT", FailureClass.TRANSIENT),
         ("MALFORMED", FailureClass.TRANSIENT),
         ("HANG", FailureClass.TRANSIENT),

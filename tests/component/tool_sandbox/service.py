@@ -62,7 +62,7 @@ class ToolSandbox:
         self.broker_socket = folder / "broker.sock"
         self.spans = folder / "spans.jsonl"
         (folder / "w").mkdir()
-        self._environment = {
+        self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("HERMA_")},
             "HERMA_SERVICE_KEYS": json.dumps(KEYS),
             "HERMA_BROKER_SOCKET": str(self.broker_socket),
@@ -147,7 +147,7 @@ class ToolSandbox:
         with (self.folder / "log").open("ab") as log:
             self._processes[module] = subprocess.Popen(
                 [sys.executable, "-m", module],
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

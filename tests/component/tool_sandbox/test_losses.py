@@ -148,7 +148,7 @@ async def test_the_broker_takes_tool_sandbox_and_granted_templates_alone(
     request = broker_pb2.CreateSandboxRequest(
         sandbox_id=str(uuid.uuid4()), workspace_id=str(uuid.uuid4()), template="other"
     )
-    assert own_service.broker_socket.stat().st_mode & 0o777 == 0o600
+    assert own_service.broker_socket.stat().st_mode & 0o777 == 0o660
     async with own_service.broker() as peer:
         stub = broker_pb2_grpc.BrokerServiceStub(peer.channel)
         for change in ({}, {"template": "base", "sandbox_id": "../x"}):

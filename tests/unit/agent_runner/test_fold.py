@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.model_server import wrong_with
@@ -12,6 +13,8 @@ from tests.support.model_server import wrong_with
 from herma.agent_runner.domain.fold import CallModel, End, RunCalls, next_step
 from herma.agent_runner.domain.ledger import Call, CallResult, CallState, Ledger, Message
 from herma.agent_runner.domain.prompt import build_system_prompt, render_messages
+from herma.agent_runner.domain.tool import ArgumentError, ToolRegistry
+from herma.agent_runner.tools import CORE_TOOLS
 
 
 def ledger(*messages: Message, iterations: int = 0, limit: int = 5, stop: bool = False) -> Ledger:
@@ -97,3 +100,18 @@ def test_the_same_ledger_gives_the_same_bytes(persona: str, content: str) -> Non
     one = json.dumps(render_messages(messages, build_system_prompt(persona, "", now)))
     two = json.dumps(render_messages(messages, build_system_prompt(persona, "", now)))
     assert one == two
+
+
+def test_the_prompt_of_a_model_without_tools_does_not_speak_of_them() -> None:
+    now = datetime(2026, 12, 1, 9, 30, tzinfo=UTC)
+    assert "tool" in build_system_prompt("", "", now)
+    assert "tool" not in build_system_prompt("", "", now, tools=False)
+
+
+def test_a_tool_that_is_not_offered_is_only_found_for_a_call_that_runs() -> None:
+    registry = ToolRegistry({tool.name: tool for tool in CORE_TOOLS}, offered=False)
+    assert registry.definitions == []
+    with pytest.raises(ArgumentError, match="The tools are: none"):
+        registry.parse("terminal", '{"command": "true"}')
+    tool, _ = registry.parse("terminal", '{"command": "true"}', started=True)
+    assert tool.name == "terminal"

@@ -66,6 +66,8 @@ class FailureClass(Enum):
     TRANSIENT = "transient"
     # The key does not work.
     CREDENTIAL = "credential"
+    # The request is longer than the model reads.
+    CONTEXT = "context"
     # The request will never succeed.
     PERMANENT = "permanent"
 

@@ -95,21 +95,37 @@ class ArgumentError(Exception):
 
 
 class ToolRegistry:
-    """The tools that a session sees."""
+    """The tools that a session sees.
 
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
+    Args:
+        tools: All there are.
+        offered: Whether the model is offered them. When not, only calls that an earlier attempt started
+            still find theirs.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool], *, offered: bool = True) -> None:
         self._tools = dict(tools)
-        self.definitions = [definition_of(self._tools[name]) for name in sorted(self._tools)]
+        self._offered = offered
+        self.definitions = (
+            [definition_of(self._tools[name]) for name in sorted(self._tools)] if offered else []
+        )
 
-    def parse(self, name: str, arguments: str) -> tuple[Tool, BaseModel]:
-        """The tool and its validated arguments.
+    def only(self, names: frozenset[str] | None) -> ToolRegistry:
+        """A registry of these tools alone; None for all."""
+        if names is None:
+            return self
+        tools = {name: tool for name, tool in self._tools.items() if name in names}
+        return ToolRegistry(tools, offered=self._offered)
+
+    def parse(self, name: str, arguments: str, *, started: bool = False) -> tuple[Tool, BaseModel]:
+        """The tool and its validated arguments; `started` for a call that runs already.
 
         Raises:
             ArgumentError: for a tool that does not exist or arguments that do not fit.
         """
-        tool = self._tools.get(name)
+        tool = self._tools.get(name) if self._offered or started else None
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
+            known = ", ".join(definition.name for definition in self.definitions) or "none"
             raise ArgumentError(f"There is no tool {name[:100]!r}. The tools are: {known}.")
         try:
             return tool, tool.arguments.model_validate_json(arguments or "{}")

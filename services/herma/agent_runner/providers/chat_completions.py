@@ -29,6 +29,9 @@ from herma.common.redaction import redact
 _MAX_ANSWER = 8 * 1024 * 1024
 # How long the end of a body may follow its `[DONE]`.
 _FAREWELL_SECONDS = 0.05
+# What servers call a request that is longer than the model reads: OpenAI's code (also vLLM's), and
+# llama.cpp's type.
+_TOO_LONG = {"context_length_exceeded", "exceed_context_size_error"}
 
 
 class ChatCompletions:
@@ -224,7 +227,12 @@ async def _refused(response: httpx.Response) -> ProviderError:
         if len(body) > 65_536:
             break
     status = response.status_code
-    detail = _detail(body)
+    detail, is_too_long = _detail(body)
+    if is_too_long:
+        return ProviderError(
+            FailureClass.CONTEXT,
+            f"The conversation is longer than the model reads; start a new session.{detail}",
+        )
     if status in (408, 409, 425, 429) or status >= 500:
         return ProviderError(
             FailureClass.TRANSIENT,
@@ -240,13 +248,15 @@ async def _refused(response: httpx.Response) -> ProviderError:
     )
 
 
-def _detail(body: bytes) -> str:
+def _detail(body: bytes) -> tuple[str, bool]:
+    """What the provider says, and whether it says that the request is too long."""
     try:
         error = json.loads(body)["error"]
         message = error["message"] if isinstance(error, dict) else str(error)
     except (ValueError, KeyError, TypeError):
-        return ""
-    return " " + redact(str(message))[:500]
+        return "", False
+    names = {str(error.get("code")), str(error.get("type"))} if isinstance(error, dict) else set()
+    return " " + redact(str(message))[:500], not names.isdisjoint(_TOO_LONG)
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,12 +82,26 @@ class RpcServer:
     async def start(self) -> None:
         """Binds and serves, healthy.
 
+        A unix socket is made for this user and group alone (0660); the folder that it lies in decides
+        who else comes near it.
+
         Raises:
             RuntimeError: when the address cannot be bound.
         """
+        if self._listen.startswith("unix:"):
+            before = os.umask(0o117)
+            try:
+                await self._bind()
+            finally:
+                # What this process makes later inherits it.
+                os.umask(before)
+        else:
+            await self._bind()
+        await self._set(health_pb2.HealthCheckResponse.SERVING)
+
+    async def _bind(self) -> None:
         self.port = self._server.add_insecure_port(self._listen)
         await self._server.start()
-        await self._set(health_pb2.HealthCheckResponse.SERVING)
 
     async def refuse(self) -> None:
         """Tells health checks that this server takes no more work; goes on serving."""

@@ -46,3 +46,13 @@ async def list_sessions(
 async def get_session(session_id: str, visitor: Agent, authority: TheAuthority) -> SessionBody:
     """Reads a session."""
     return session_body(await authority.get_session(visitor.caller, known_id(session_id, "session")))
+
+
+@router.delete("/{session_id}", status_code=204)
+async def delete_session(session_id: str, visitor: Agent, authority: TheAuthority) -> None:
+    """Deletes a session with everything in it, for good.  Harmless when repeated.
+
+    A turn under way is interrupted first.  Requests that were made in it are still answered by their
+    idempotency keys.
+    """
+    await authority.delete_session(visitor.caller, known_id(session_id, "session"))

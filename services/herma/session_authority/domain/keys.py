@@ -15,7 +15,9 @@ from uuid import UUID
 
 from herma.common.errors import InvalidArgument, PermissionDenied
 
-SCOPES = ("agent", "keys", "operator")
+# What a tenant's owner may: use sessions, manage own keys, change profiles.
+OWNER_SCOPES = ("agent", "keys", "profiles")
+SCOPES = (*OWNER_SCOPES, "operator")
 
 _KEY = re.compile(r"herma_(?P<prefix>[a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"

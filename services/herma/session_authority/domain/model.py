@@ -75,6 +75,8 @@ class Session:
     state: str
     created_at: datetime
     last_seq: int
+    # How its first input begins.
+    opening: str
 
 
 @dataclass(frozen=True, slots=True)

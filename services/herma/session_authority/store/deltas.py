@@ -56,9 +56,9 @@ class DeltaWriter:
             await connection.executemany(
                 """
                 INSERT INTO authority.deltas (tenant_id, message_id, attempt, "offset", text)
-                SELECT $1, $2, $3, $4, $5
-                WHERE EXISTS (SELECT FROM authority.turns t WHERE t.tenant_id = $1 AND t.id = $6
-                              AND t.open_message_id = $2)
+                SELECT $1, $2, $3, $4, $5 FROM authority.turns t
+                WHERE t.tenant_id = $1 AND t.id = $6 AND t.open_message_id = $2
+                FOR KEY SHARE -- the turn is not deleted meanwhile
                 ON CONFLICT DO NOTHING
                 """,
                 [(tenant_id, d.message_id, d.attempt, d.offset, d.text, d.turn_id) for _, d in deltas],

@@ -82,9 +82,22 @@ class EventLog:
         return ended
 
     async def read(
-        self, tenant_id: UUID, session_id: UUID, after: int, cursor: DeltaCursor | None
+        self,
+        tenant_id: UUID,
+        session_id: UUID,
+        after: int,
+        cursor: DeltaCursor | None,
+        *,
+        suspect: bool = False,
     ) -> tuple[Sequence[Event], Sequence[Delta]]:
-        """Events after a seq, and the text of the open message after the cursor."""
+        """Events after a seq, and the text of the open message after the cursor.
+
+        Args:
+            suspect: The session may have been deleted: if there is nothing, look whether it has.
+
+        Raises:
+            NotFound: when it has.
+        """
         deltas: Sequence[Delta] = ()
         async with self._database.transaction(tenant_id) as connection:
             rows = await connection.fetch(
@@ -98,7 +111,17 @@ class EventLog:
             )
             if cursor is not None:
                 deltas = await _read_deltas(connection, tenant_id, cursor)
+            if suspect and not rows and not deltas:
+                await _check_exists(connection, tenant_id, session_id)
         return [Event(**row) for row in rows], deltas
+
+
+async def _check_exists(connection: Connection, tenant_id: UUID, session_id: UUID) -> None:
+    found = await connection.fetchval(
+        "SELECT true FROM authority.sessions WHERE tenant_id = $1 AND id = $2", tenant_id, session_id
+    )
+    if not found:
+        raise NotFound("no such session", reason="SESSION_NOT_FOUND")
 
 
 async def _read_deltas(connection: Connection, tenant_id: UUID, cursor: DeltaCursor) -> Sequence[Delta]:

@@ -14,6 +14,7 @@ from herma.session_authority.store.locked_session import LockedSession
 _READ = """
     SELECT s.principal_id, s.profile_id, s.last_seq, s.last_position, s.epoch,
            t.attempt, t.last_step, t.open_message_id, t.interrupt_requested,
+           t.profile_version,
            EXISTS (SELECT FROM authority.leases l
                    WHERE l.tenant_id = $1 AND l.session_id = $2 AND l.turn_id = $3 AND l.epoch = $4
                      AND s.epoch = $4) AS held,
@@ -35,6 +36,7 @@ class OpenTurn:
     last_step: int
     open_message_id: UUID | None
     interrupt_requested: bool
+    profile_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ async def read_ground(connection: Connection, identity: TurnIdentity, step: Step
         row["last_step"],
         row["open_message_id"],
         row["interrupt_requested"],
+        row["profile_version"],
     )
     repeated = None
     if row["done_seq"] is not None:

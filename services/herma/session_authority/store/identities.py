@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -15,6 +13,7 @@ from herma.common.errors import AlreadyExists, NotFound, Unauthenticated
 from herma.common.postgres import Connection, Database, see_tenant
 from herma.session_authority.domain.admission import request_digest
 from herma.session_authority.domain.keys import (
+    OWNER_SCOPES,
     SCOPES,
     ApiKey,
     granted_scopes,
@@ -23,15 +22,8 @@ from herma.session_authority.domain.keys import (
     mint_key,
 )
 from herma.session_authority.domain.model import Caller
+from herma.session_authority.domain.profile import ProfileSpec
 from herma.session_authority.store.idempotency import claim_key, store_answer
-
-# What a new tenant's agent is, until it is changed.
-DEFAULT_PROFILE: dict[str, Any] = {
-    "persona": "",
-    "toolsets": ["core"],
-    "max_iterations": 50,
-    "sandbox_template": "base",
-}
 
 _KEY_COLUMNS = "id, principal_id, name, prefix, scopes, created_at, expires_at, revoked_at"
 
@@ -101,9 +93,7 @@ class IdentityStore:
             await _once(connection, caller, "CreateTenant", idempotency_key, name)
             tenant_id = await self._insert_tenant(connection, name)
             principal_id = await self._principal(connection, tenant_id, "owner")
-            await self._insert_key(
-                connection, tenant_id, principal_id, key, "owner", ["agent", "keys"], None
-            )
+            await self._insert_key(connection, tenant_id, principal_id, key, "owner", OWNER_SCOPES, None)
         return tenant_id, key
 
     async def bootstrap(self, operator_key: str) -> UUID:
@@ -222,7 +212,7 @@ class IdentityStore:
             """,
             tenant_id,
             profile_id,
-            json.dumps(DEFAULT_PROFILE),
+            ProfileSpec().to_json(),
         )
         return tenant_id
 

@@ -98,8 +98,9 @@ class LeaseStore:
         """
         try:
             return await self._claim(request_id, runner_id)
-        except asyncpg.UniqueViolationError:
-            # The same request, made at the same time, has taken another session.
+        except (asyncpg.UniqueViolationError, NotFound):
+            # The same request, made at the same time, has taken another session; or the session that
+            # an earlier one took was deleted meanwhile.
             return await self._claim(request_id, runner_id)
 
     async def _claim(self, request_id: UUID, runner_id: UUID) -> Lease | None:
@@ -209,44 +210,50 @@ class LeaseStore:
         return taken
 
     async def _take_back(self, tenant_id: UUID, session_id: UUID) -> bool:
-        async with session_locked(self._database, tenant_id, session_id) as session:
-            lease = await session.connection.fetchrow(
-                """
-                SELECT l.turn_id, l.acknowledged, t.attempt, t.deaths,
-                       NOT EXISTS (SELECT FROM authority.steps s WHERE s.tenant_id = $1
-                                   AND s.turn_id = l.turn_id AND s.epoch = l.epoch) AS idle
-                FROM authority.leases l
-                JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
-                WHERE l.tenant_id = $1 AND l.session_id = $2
-                  AND (l.expires_at <= now()
-                       OR (NOT l.acknowledged AND l.acquired_at <= now() - $3::interval))
-                """,
-                tenant_id,
-                session_id,
-                self._acknowledge_within,
+        try:
+            async with session_locked(self._database, tenant_id, session_id) as session:
+                return await self._take_back_locked(session)
+        except NotFound:
+            return False  # deleted since it was looked for
+
+    async def _take_back_locked(self, session: LockedSession) -> bool:
+        lease = await session.connection.fetchrow(
+            """
+            SELECT l.turn_id, l.acknowledged, t.attempt, t.deaths,
+                   NOT EXISTS (SELECT FROM authority.steps s WHERE s.tenant_id = $1
+                               AND s.turn_id = l.turn_id AND s.epoch = l.epoch) AS idle
+            FROM authority.leases l
+            JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id
+            WHERE l.tenant_id = $1 AND l.session_id = $2
+              AND (l.expires_at <= now()
+                   OR (NOT l.acknowledged AND l.acquired_at <= now() - $3::interval))
+            """,
+            session.tenant_id,
+            session.id,
+            self._acknowledge_within,
+        )
+        if lease is None:
+            return False
+        deaths = lease["deaths"] + (1 if lease["acknowledged"] and lease["idle"] else 0)
+        if deaths >= MAX_DEATHS or lease["attempt"] >= MAX_ATTEMPTS:
+            await end_turn(
+                session,
+                lease["turn_id"],
+                TurnState.FAILED,
+                "poisoned",
+                "The turn was given up: its runners kept dying.",
+                self._new_id,
             )
-            if lease is None:
-                return False
-            deaths = lease["deaths"] + (1 if lease["acknowledged"] and lease["idle"] else 0)
-            if deaths >= MAX_DEATHS or lease["attempt"] >= MAX_ATTEMPTS:
-                await end_turn(
-                    session,
-                    lease["turn_id"],
-                    TurnState.FAILED,
-                    "poisoned",
-                    "The turn was given up: its runners kept dying.",
-                    self._new_id,
-                )
-            else:
-                await session.connection.execute(
-                    "UPDATE authority.turns SET deaths = $3 WHERE tenant_id = $1 AND id = $2",
-                    tenant_id,
-                    lease["turn_id"],
-                    deaths,
-                )
-                await self._let_go(session, lease["turn_id"])
-            await session.flush()
-            return True
+        else:
+            await session.connection.execute(
+                "UPDATE authority.turns SET deaths = $3 WHERE tenant_id = $1 AND id = $2",
+                session.tenant_id,
+                lease["turn_id"],
+                deaths,
+            )
+            await self._let_go(session, lease["turn_id"])
+        await session.flush()
+        return True
 
     async def interrupts_of(self, runner_id: UUID) -> Sequence[Interrupt]:
         """The runner's leased turns that were asked to stop."""
@@ -283,7 +290,10 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         f"""
         SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
                t.last_step, t.iterations, t.interrupt_requested, t.open_message_id,
-               t.attempt_context, p.name AS profile_name, v.spec, s.system_prompt, s.instructions
+               t.attempt_context, p.name AS profile_name, v.spec, s.instructions,
+               -- A prompt that was built under another version of the profile is built anew.
+               CASE WHEN s.prompt_profile_version = t.profile_version THEN s.system_prompt
+               END AS system_prompt
         FROM authority.leases l
         JOIN authority.sessions s ON s.tenant_id = l.tenant_id AND s.id = l.session_id
         JOIN authority.turns t ON t.tenant_id = l.tenant_id AND t.id = l.turn_id

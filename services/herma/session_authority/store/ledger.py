@@ -149,6 +149,7 @@ class _StepWriter:
             await discard_open_message(session, self.turn.id, "superseded")
         if operation.system_prompt:
             session.new_system_prompt = operation.system_prompt
+            session.new_prompt_version = self.turn.profile_version
         message_id = self.new_id()
         await session.connection.execute(
             _BEGIN,

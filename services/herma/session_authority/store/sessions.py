@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from herma.common.errors import NotFound
@@ -21,7 +23,10 @@ _SESSION = """
     SELECT s.id, p.name AS profile, coalesce(s.key, '') AS key, s.title, s.created_at, s.last_seq,
            CASE WHEN EXISTS (SELECT FROM authority.leases l
                              WHERE l.tenant_id = s.tenant_id AND l.session_id = s.id) THEN 'running'
-                WHEN s.runnable_since IS NOT NULL THEN 'queued' ELSE 'idle' END AS state
+                WHEN s.runnable_since IS NOT NULL THEN 'queued' ELSE 'idle' END AS state,
+           coalesce((SELECT left(t.content, 80) FROM authority.turns t
+                     WHERE t.tenant_id = s.tenant_id AND t.session_id = s.id ORDER BY t.seq LIMIT 1),
+                    '') AS opening
     FROM authority.sessions s
     JOIN authority.profiles p ON p.tenant_id = s.tenant_id AND p.id = s.profile_id
     WHERE s.tenant_id = $1 AND s.principal_id = $2
@@ -66,8 +71,9 @@ class SessionStore:
                     connection, tenant, principal, "CreateSession", idempotency_key, digest
                 )
                 if known is not None:
-                    return await self._read(connection, caller, UUID(known["session_id"]))
+                    return await self._made_before(connection, caller, new, known)
             session_id = await open_session(connection, caller, new, self._new_id)
+            made = await self._read(connection, caller, session_id)
             if idempotency_key:
                 await store_answer(
                     connection,
@@ -75,9 +81,27 @@ class SessionStore:
                     principal,
                     "CreateSession",
                     idempotency_key,
-                    {"session_id": str(session_id)},
+                    {"session_id": str(session_id), "created_at": made.created_at.isoformat()},
                 )
-            return await self._read(connection, caller, session_id)
+            return made
+
+    async def _made_before(
+        self, connection: Connection, caller: Caller, new: NewSession, answer: dict[str, Any]
+    ) -> Session:
+        """The answer to a repeated request: the session as it is, or as it was made if it is gone."""
+        try:
+            return await self._read(connection, caller, UUID(answer["session_id"]))
+        except NotFound:
+            return Session(
+                id=UUID(answer["session_id"]),
+                profile=new.profile,
+                key=new.key,
+                title=new.title,
+                state="idle",
+                created_at=datetime.fromisoformat(answer["created_at"]),
+                last_seq=0,
+                opening="",
+            )
 
     async def get(self, caller: Caller, session_id: UUID) -> Session:
         """One session.
@@ -141,8 +165,7 @@ class SessionStore:
                 if known is not None:
                     return Admission(
                         UUID(known["turn_id"]),
-                        # Answers of earlier releases lack it: their target was a session.
-                        UUID(known.get("session_id", str(target))),
+                        UUID(known["session_id"]),
                         known["position"],
                         known["cursor"],
                     )
@@ -274,4 +297,5 @@ def _session_of(row: Row) -> Session:
         state=row["state"],
         created_at=row["created_at"],
         last_seq=row["last_seq"],
+        opening=row["opening"],
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from herma.api.broker.v1 import broker_pb2_grpc
 from herma.common.app import Lifecycle, run
 from herma.common.errors import InvalidArgument
@@ -38,12 +36,7 @@ async def serve(settings: BrokerSettings, lifecycle: Lifecycle) -> None:
         ],
         f"unix:{socket}",
     )
-    before = os.umask(0o177)
-    try:
-        await server.start()
-    finally:
-        # What the backend `local` starts inherits it.
-        os.umask(before)
+    await server.start()
     _log.info("serving", backend=engine.name)
     await lifecycle.stopping()
     await server.refuse()

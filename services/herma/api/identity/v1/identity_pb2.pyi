@@ -56,7 +56,9 @@ class AuthenticateResponse(_message.Message):
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """`agent` (sessions and turns), `keys` (manage own keys), `operator` (make tenants)."""
+        """`agent` (sessions and turns), `keys` (manage own keys), `profiles` (change profiles), `operator`
+        (make tenants).
+        """
 
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp: ...

@@ -109,7 +109,9 @@ class Lease(_message.Message):
     turn_token: _builtins.str
     """Signed; goes into `herma-turn-token` of calls to every service."""
     system_prompt: _builtins.str
-    """Stored system prompt of the session; empty before its first model call."""
+    """Stored system prompt of the session; empty when it must be built: before the first model call, and
+    when it was built under another version of the profile.
+    """
     open_message_id: _builtins.str
     """The assistant message that an earlier attempt began and did not complete; may be empty."""
     traceparent: _builtins.str
@@ -175,7 +177,7 @@ class Profile(_message.Message):
     name: _builtins.str
     version: _builtins.int
     spec: _builtins.bytes
-    """JSON object: persona, model, toolsets, limits. Unknown fields are kept."""
+    """JSON object: persona, model, tools, limits. Unknown fields are kept."""
     def __init__(
         self,
         *,
@@ -336,7 +338,9 @@ class BeginMessage(_message.Message):
     provider: _builtins.str
     model: _builtins.str
     system_prompt: _builtins.str
-    """Set when this call is the session's first: stored and reused byte for byte."""
+    """Set when the lease brought none: stored with the session, under the turn's version of the profile,
+    and reused byte for byte.
+    """
     parameters: _builtins.bytes
     """JSON object: sampling, tool names, date, ... for audit."""
     attempt_context: _builtins.str

@@ -51,6 +51,11 @@ class SessionServiceStub:
                 request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListSessionsRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListSessionsResponse.FromString,
                 _registered_method=True)
+        self.DeleteSession = channel.unary_unary(
+                '/herma.api.session.v1.SessionService/DeleteSession',
+                request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.DeleteSessionRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.DeleteSessionResponse.FromString,
+                _registered_method=True)
         self.ListMessages = channel.unary_unary(
                 '/herma.api.session.v1.SessionService/ListMessages',
                 request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListMessagesRequest.SerializeToString,
@@ -105,6 +110,15 @@ class SessionServiceServicer:
 
     def ListSessions(self, request, context):
         """Lists the caller's sessions, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSession(self, request, context):
+        """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
+        interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
+        gets its first answer afterwards.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,6 +183,11 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.ListSessions,
                     request_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListSessionsRequest.FromString,
                     response_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'DeleteSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSession,
+                    request_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.DeleteSessionRequest.FromString,
+                    response_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.DeleteSessionResponse.SerializeToString,
             ),
             'ListMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMessages,
@@ -284,6 +303,33 @@ class SessionService:
             '/herma.api.session.v1.SessionService/ListSessions',
             herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListSessionsRequest.SerializeToString,
             herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.session.v1.SessionService/DeleteSession',
+            herma_dot_api_dot_session_dot_v1_dot_session__pb2.DeleteSessionRequest.SerializeToString,
+            herma_dot_api_dot_session_dot_v1_dot_session__pb2.DeleteSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

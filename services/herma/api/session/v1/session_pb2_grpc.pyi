@@ -43,6 +43,11 @@ class SessionServiceStub:
     """Reads one session."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_session_pb2.ListSessionsRequest, _session_pb2.ListSessionsResponse]
     """Lists the caller's sessions, newest first."""
+    DeleteSession: _grpc.UnaryUnaryMultiCallable[_session_pb2.DeleteSessionRequest, _session_pb2.DeleteSessionResponse]
+    """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
+    interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
+    gets its first answer afterwards.
+    """
     ListMessages: _grpc.UnaryUnaryMultiCallable[_session_pb2.ListMessagesRequest, _session_pb2.ListMessagesResponse]
     """Reads a transcript in order."""
     Submit: _grpc.UnaryUnaryMultiCallable[_session_pb2.SubmitRequest, _session_pb2.SubmitResponse]
@@ -71,6 +76,11 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Reads one session."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_session_pb2.ListSessionsRequest, _session_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """Lists the caller's sessions, newest first."""
+    DeleteSession: _aio.UnaryUnaryMultiCallable[_session_pb2.DeleteSessionRequest, _session_pb2.DeleteSessionResponse]  # type: ignore[assignment]
+    """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
+    interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
+    gets its first answer afterwards.
+    """
     ListMessages: _aio.UnaryUnaryMultiCallable[_session_pb2.ListMessagesRequest, _session_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """Reads a transcript in order."""
     Submit: _aio.UnaryUnaryMultiCallable[_session_pb2.SubmitRequest, _session_pb2.SubmitResponse]  # type: ignore[assignment]
@@ -114,6 +124,17 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.ListSessionsResponse, _abc.Awaitable[_session_pb2.ListSessionsResponse]]:
         """Lists the caller's sessions, newest first."""
+
+    @_abc_1.abstractmethod
+    def DeleteSession(
+        self,
+        request: _session_pb2.DeleteSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_pb2.DeleteSessionResponse, _abc.Awaitable[_session_pb2.DeleteSessionResponse]]:
+        """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
+        interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
+        gets its first answer afterwards.
+        """
 
     @_abc_1.abstractmethod
     def ListMessages(

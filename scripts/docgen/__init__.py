@@ -1,0 +1,1 @@
+"""What `docs/` holds that is generated: each module renders one document from the code."""

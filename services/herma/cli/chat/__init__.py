@@ -1,0 +1,1 @@
+"""`herma chat`: a conversation at a terminal, or one question from a pipe."""

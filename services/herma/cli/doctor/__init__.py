@@ -1,0 +1,1 @@
+"""`herma doctor`: what is well, what is not, and what to do about it."""
