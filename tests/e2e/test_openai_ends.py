@@ -159,6 +159,13 @@ async def test_another_request_under_the_same_key_conflicts(platform: TestPlatfo
             # Trying again is useless, and the client's library is told so.
             assert conflict.value.request.headers["x-stainless-retry-count"] == "0"
         assert await ask(base, temperature=0.9, max_tokens=5) == turn
+        # Also what a named session does not import is part of the request.
+        key = uuid.uuid4().hex
+        named = {"X-Herma-Session": session}
+        turn = await ask(base, headers=named)
+        with pytest.raises(openai.ConflictError):
+            await ask([*base[:1], *user("g"), *base[2:]], headers=named)
+        assert await ask(base, headers=named) == turn
         assert platform.sql("authority", "SELECT count(*) FROM authority.sessions") == before
 
 
