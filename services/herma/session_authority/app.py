@@ -31,7 +31,6 @@ from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
-from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
@@ -65,7 +64,6 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         _apis(
             SessionServicer(
                 SessionStore(database, new_id),
-                ProfileNameStore(database),
                 Deletions(DeletionStore(database, new_id), belfry),
                 Subscriptions(EventLog(database), belfry),
                 belfry,

@@ -26,7 +26,6 @@ from herma.session_authority.domain.model import (
     Event,
     Lease,
     Message,
-    ProfileName,
     Session,
     Turn,
     TurnState,
@@ -163,11 +162,6 @@ def target_of(request: session_pb2.SubmitRequest) -> UUID | NewSession:
     if request.session_id:
         raise InvalidArgument("two targets", fields={"new_session": "excludes session_id"})
     return new_session_of(request.new_session)
-
-
-def profile_name_message(profile: ProfileName) -> session_pb2.ProfileName:
-    """A profile by name."""
-    return session_pb2.ProfileName(name=profile.name, created_at=timestamp(profile.created_at))
 
 
 def session_message(session: Session) -> session_pb2.Session:

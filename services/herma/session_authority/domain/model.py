@@ -163,14 +163,6 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileName:
-    """A profile, as one chooses it."""
-
-    name: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Admission:
     """The answer to a submission: repeated verbatim for the same idempotency key."""
 
