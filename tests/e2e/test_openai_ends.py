@@ -28,6 +28,7 @@ from tests.support.tcp_proxy import FaultProxy
 from tests.support.waiting import eventually
 
 BREAK = threading.Event()
+GO_ON = threading.Event()
 
 
 async def _break_off(reply: Reply) -> None:
@@ -37,15 +38,25 @@ async def _break_off(reply: Reply) -> None:
     raise Cut
 
 
+async def _pause(reply: Reply) -> None:
+    await reply.chunk({"content": "one two "})
+    while not GO_ON.is_set():
+        await asyncio.sleep(0.02)
+    await reply.chunk({"content": "three four five six"})
+    await reply.end("stop", 6)
+
+
 @pytest.fixture(scope="module")
 def platform(model: ScriptedModelServer) -> Iterator[TestPlatform]:
     model.on("PLAIN", text("plain answer"))
     model.on("SLOWLY", text("one two three four five six", per_chunk=0.3))
+    model.on("PAUSES", Step(_pause))
     model.on("BREAKS", Step(_break_off, times=1), text("the whole answer"))
     model.on("FAULT", first([fault_status(500)], text("after all")))
     model.on("DENIED", fault_status(400))
     model.on("HANG", hang(60))
-    yield from platform_for(model, "local", "--gateways", "2")
+    # No runner dies here, so a lease that lapses on a busy machine would only disturb.
+    yield from platform_for(model, "local", "--gateways", "2", HERMA_LEASE_TTL_SECONDS="60")
 
 
 def gateways(platform: TestPlatform) -> list[tuple[str, str]]:
@@ -59,6 +70,7 @@ def gateways(platform: TestPlatform) -> list[tuple[str, str]]:
 
 async def _cut_in_mid_stream(platform: TestPlatform, key: str, word: str) -> str:
     """Starts a streamed answer, reads a little of it, and loses the connection; the turn's id."""
+    GO_ON.clear()
     with FaultProxy(platform.up_file["http"]) as proxy:
         async with asking(platform, f"http://{proxy.address}") as client:
             stream = await client.chat.completions.create(
@@ -80,8 +92,9 @@ async def _cut_in_mid_stream(platform: TestPlatform, key: str, word: str) -> str
 async def test_a_cut_connection_leaves_the_turn_and_the_same_key_gets_its_answer(
     platform: TestPlatform, model: ScriptedModelServer, streaming: bool
 ) -> None:
-    key, word = uuid.uuid4().hex, f"SLOWLY {uuid.uuid4().hex}"
+    key, word = uuid.uuid4().hex, f"PAUSES {uuid.uuid4().hex}"
     turn_id = await _cut_in_mid_stream(platform, key, word)
+    asyncio.get_running_loop().call_later(0.5, GO_ON.set)
     ask: dict[str, Any] = {
         "model": "default",
         "messages": user(word),
@@ -301,7 +314,8 @@ async def test_a_killed_authority_is_not_noticed(platform: TestPlatform) -> None
 async def test_a_killed_gateway_leaves_the_turn_to_the_other(
     platform: TestPlatform, model: ScriptedModelServer
 ) -> None:
-    word = f"SLOWLY {uuid.uuid4().hex}"
+    GO_ON.clear()
+    word = f"PAUSES {uuid.uuid4().hex}"
     ask: dict[str, Any] = {
         "model": "default",
         "messages": user(word),
@@ -316,6 +330,7 @@ async def test_a_killed_gateway_leaves_the_turn_to_the_other(
         platform.kill(name)
         with pytest.raises(openai.APIConnectionError):
             await streamed(stream)
+    GO_ON.set()
     async with asking(platform, other) as client:
         content, chunks = await streamed(await client.chat.completions.create(**ask))
     assert content == "one two three four five six"
