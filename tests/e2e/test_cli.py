@@ -255,13 +255,13 @@ async def test_what_models_and_tools_say_never_reaches_the_terminal_raw(
         terminal.type("EVIL-TOOL\r")
         shown = await terminal.shows("[exit code 0]", mark)
         await at_prompt(terminal, mark + len(shown))
-        terminal.control("d")
+        terminal.type("/exit\r")
         assert await terminal.left() == 0
         _is_harmless(terminal.raw)
     with chat(platform, "--continue", **environment) as terminal:
         shown = await terminal.shows("[exit code 0]")
         await at_prompt(terminal, len(shown))
-        terminal.control("d")
+        terminal.type("/exit\r")
         assert await terminal.left() == 0
         _is_harmless(terminal.raw)
 
