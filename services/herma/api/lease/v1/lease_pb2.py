@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from herma.api.ledger.v1 import ledger_pb2 as herma_dot_api_dot_ledger_dot_v1_dot_ledger__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eherma/api/lease/v1/lease.proto\x12\x12herma.api.lease.v1\x1a\x1egoogle/protobuf/duration.proto\x1a herma/api/ledger/v1/ledger.proto\"v\n\x0c\x43laimRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eledger_version\x18\x04 \x01(\x05\"9\n\rClaimResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.herma.api.lease.v1.Lease\"\xb8\x03\n\x05Lease\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x03 \x01(\t\x12\'\n\x04turn\x18\x04 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\x12\r\n\x05\x65poch\x18\x05 \x01(\x03\x12\x11\n\tlast_step\x18\x06 \x01(\x03\x12&\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x08 \x01(\t\x12,\n\x07profile\x18\t \x01(\x0b\x32\x1b.herma.api.lease.v1.Profile\x12\x15\n\rsystem_prompt\x18\n \x01(\t\x12-\n\x07history\x18\x0b \x03(\x0b\x32\x1c.herma.api.ledger.v1.Message\x12\x17\n\x0fopen_message_id\x18\x0c \x01(\t\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x18\n\x10previous_attempt\x18\x0e \x01(\t\x12\x12\n\niterations\x18\x0f \x01(\x05\x12\x1b\n\x13interrupt_requested\x18\x10 \x01(\x08\"B\n\x07Profile\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x0c\n\x04spec\x18\x04 \x01(\x0c\"\x0e\n\x0cRenewRequest\"h\n\rRenewResponse\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x02 \x01(\t\x12\x1b\n\x13interrupt_requested\x18\x03 \x01(\x08\"\x8c\x01\n\rAppendRequest\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x31\n\noperations\x18\x03 \x03(\x0b\x32\x1d.herma.api.lease.v1.Operation\x12*\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x1a.herma.api.lease.v1.Finish\"\xa3\x03\n\tOperation\x12\x39\n\rbegin_message\x18\x01 \x01(\x0b\x32 .herma.api.lease.v1.BeginMessageH\x00\x12=\n\x0f\x64iscard_message\x18\x02 \x01(\x0b\x32\".herma.api.lease.v1.DiscardMessageH\x00\x12?\n\x10\x63omplete_message\x18\x03 \x01(\x0b\x32#.herma.api.lease.v1.CompleteMessageH\x00\x12\x35\n\x0b\x64\x65\x63ide_call\x18\x04 \x01(\x0b\x32\x1e.herma.api.lease.v1.DecideCallH\x00\x12\x33\n\nstart_call\x18\x05 \x01(\x0b\x32\x1d.herma.api.lease.v1.StartCallH\x00\x12\x39\n\rcomplete_call\x18\x06 \x01(\x0b\x32 .herma.api.lease.v1.CompleteCallH\x00\x12,\n\x06status\x18\x07 \x01(\x0b\x32\x1a.herma.api.lease.v1.StatusH\x00\x42\x06\n\x04kind\"s\n\x0c\x42\x65ginMessage\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x15\n\rsystem_prompt\x18\x03 \x01(\t\x12\x12\n\nparameters\x18\x04 \x01(\x0c\x12\x17\n\x0f\x61ttempt_context\x18\x05 \x01(\t\"4\n\x0e\x44iscardMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xd6\x01\n\x0f\x43ompleteMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12/\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32 .herma.api.lease.v1.ProposedCall\x12)\n\x05usage\x18\x04 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Usage\x12\x15\n\rfinish_reason\x18\x05 \x01(\t\x12\x13\n\x0bresponse_id\x18\x06 \x01(\t\x12\x16\n\x0eresponse_model\x18\x07 \x01(\t\"I\n\x0cProposedCall\x12\x18\n\x10provider_call_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"\\\n\nDecideCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12/\n\x07verdict\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0c\n\x04rule\x18\x03 \x01(\t\".\n\tStartCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x82\x01\n\x0c\x43ompleteCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x10\n\x08is_error\x18\x04 \x01(\x08\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\x0c\"\x16\n\x06Status\x12\x0c\n\x04text\x18\x01 \x01(\t\"[\n\x06\x46inish\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.herma.api.ledger.v1.TurnState\x12\x13\n\x0b\x65xit_reason\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"f\n\x0e\x41ppendResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x10\n\x08\x63\x61ll_ids\x18\x02 \x03(\t\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\x12\x1b\n\x13interrupt_requested\x18\x04 \x01(\x08\" \n\x0eReleaseRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse\"@\n\x13PublishDeltaRequest\x12)\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Delta\"\x16\n\x14PublishDeltaResponse\"(\n\x13WatchSignalsRequest\x12\x11\n\trunner_id\x18\x01 \x01(\t\"D\n\x14WatchSignalsResponse\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t2\x97\x04\n\x0cLeaseService\x12L\n\x05\x43laim\x12 .herma.api.lease.v1.ClaimRequest\x1a!.herma.api.lease.v1.ClaimResponse\x12L\n\x05Renew\x12 .herma.api.lease.v1.RenewRequest\x1a!.herma.api.lease.v1.RenewResponse\x12O\n\x06\x41ppend\x12!.herma.api.lease.v1.AppendRequest\x1a\".herma.api.lease.v1.AppendResponse\x12R\n\x07Release\x12\".herma.api.lease.v1.ReleaseRequest\x1a#.herma.api.lease.v1.ReleaseResponse\x12\x61\n\x0cPublishDelta\x12\'.herma.api.lease.v1.PublishDeltaRequest\x1a(.herma.api.lease.v1.PublishDeltaResponse\x12\x63\n\x0cWatchSignals\x12\'.herma.api.lease.v1.WatchSignalsRequest\x1a(.herma.api.lease.v1.WatchSignalsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eherma/api/lease/v1/lease.proto\x12\x12herma.api.lease.v1\x1a\x1egoogle/protobuf/duration.proto\x1a herma/api/ledger/v1/ledger.proto\"v\n\x0c\x43laimRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eledger_version\x18\x04 \x01(\x05\"9\n\rClaimResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.herma.api.lease.v1.Lease\"\xc7\x03\n\x05Lease\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x03 \x01(\t\x12\'\n\x04turn\x18\x04 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\x12\r\n\x05\x65poch\x18\x05 \x01(\x03\x12\x11\n\tlast_step\x18\x06 \x01(\x03\x12&\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x08 \x01(\t\x12,\n\x07profile\x18\t \x01(\x0b\x32\x1b.herma.api.lease.v1.Profile\x12\x15\n\rsystem_prompt\x18\n \x01(\t\x12-\n\x07history\x18\x0b \x03(\x0b\x32\x1c.herma.api.ledger.v1.Message\x12\x17\n\x0fopen_message_id\x18\x0c \x01(\t\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x18\n\x10previous_attempt\x18\x0e \x01(\t\x12\x12\n\niterations\x18\x0f \x01(\x05\x12\x1b\n\x13interrupt_requested\x18\x10 \x01(\x08\x12\r\n\x05trust\x18\x11 \x01(\t\"B\n\x07Profile\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x0c\n\x04spec\x18\x04 \x01(\x0c\"\x0e\n\x0cRenewRequest\"h\n\rRenewResponse\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x02 \x01(\t\x12\x1b\n\x13interrupt_requested\x18\x03 \x01(\x08\"\x8c\x01\n\rAppendRequest\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x31\n\noperations\x18\x03 \x03(\x0b\x32\x1d.herma.api.lease.v1.Operation\x12*\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x1a.herma.api.lease.v1.Finish\"\xa3\x03\n\tOperation\x12\x39\n\rbegin_message\x18\x01 \x01(\x0b\x32 .herma.api.lease.v1.BeginMessageH\x00\x12=\n\x0f\x64iscard_message\x18\x02 \x01(\x0b\x32\".herma.api.lease.v1.DiscardMessageH\x00\x12?\n\x10\x63omplete_message\x18\x03 \x01(\x0b\x32#.herma.api.lease.v1.CompleteMessageH\x00\x12\x35\n\x0b\x64\x65\x63ide_call\x18\x04 \x01(\x0b\x32\x1e.herma.api.lease.v1.DecideCallH\x00\x12\x33\n\nstart_call\x18\x05 \x01(\x0b\x32\x1d.herma.api.lease.v1.StartCallH\x00\x12\x39\n\rcomplete_call\x18\x06 \x01(\x0b\x32 .herma.api.lease.v1.CompleteCallH\x00\x12,\n\x06status\x18\x07 \x01(\x0b\x32\x1a.herma.api.lease.v1.StatusH\x00\x42\x06\n\x04kind\"\xbb\x01\n\x0c\x42\x65ginMessage\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x15\n\rsystem_prompt\x18\x03 \x01(\t\x12\x12\n\nparameters\x18\x04 \x01(\x0c\x12\x17\n\x0f\x61ttempt_context\x18\x05 \x01(\t\x12\x19\n\x0cturn_context\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x1a\n\x12provisional_prompt\x18\x07 \x01(\x08\x42\x0f\n\r_turn_context\"4\n\x0e\x44iscardMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xd6\x01\n\x0f\x43ompleteMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12/\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32 .herma.api.lease.v1.ProposedCall\x12)\n\x05usage\x18\x04 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Usage\x12\x15\n\rfinish_reason\x18\x05 \x01(\t\x12\x13\n\x0bresponse_id\x18\x06 \x01(\t\x12\x16\n\x0eresponse_model\x18\x07 \x01(\t\"I\n\x0cProposedCall\x12\x18\n\x10provider_call_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"\\\n\nDecideCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12/\n\x07verdict\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0c\n\x04rule\x18\x03 \x01(\t\".\n\tStartCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x82\x01\n\x0c\x43ompleteCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x10\n\x08is_error\x18\x04 \x01(\x08\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\x0c\":\n\x06Status\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\x08recalled\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_recalled\"[\n\x06\x46inish\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.herma.api.ledger.v1.TurnState\x12\x13\n\x0b\x65xit_reason\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"f\n\x0e\x41ppendResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x10\n\x08\x63\x61ll_ids\x18\x02 \x03(\t\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\x12\x1b\n\x13interrupt_requested\x18\x04 \x01(\x08\" \n\x0eReleaseRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse\"@\n\x13PublishDeltaRequest\x12)\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Delta\"\x16\n\x14PublishDeltaResponse\"(\n\x13WatchSignalsRequest\x12\x11\n\trunner_id\x18\x01 \x01(\t\"D\n\x14WatchSignalsResponse\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t2\x97\x04\n\x0cLeaseService\x12L\n\x05\x43laim\x12 .herma.api.lease.v1.ClaimRequest\x1a!.herma.api.lease.v1.ClaimResponse\x12L\n\x05Renew\x12 .herma.api.lease.v1.RenewRequest\x1a!.herma.api.lease.v1.RenewResponse\x12O\n\x06\x41ppend\x12!.herma.api.lease.v1.AppendRequest\x1a\".herma.api.lease.v1.AppendResponse\x12R\n\x07Release\x12\".herma.api.lease.v1.ReleaseRequest\x1a#.herma.api.lease.v1.ReleaseResponse\x12\x61\n\x0cPublishDelta\x12\'.herma.api.lease.v1.PublishDeltaRequest\x1a(.herma.api.lease.v1.PublishDeltaResponse\x12\x63\n\x0cWatchSignals\x12\'.herma.api.lease.v1.WatchSignalsRequest\x1a(.herma.api.lease.v1.WatchSignalsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,49 +38,49 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLAIMRESPONSE']._serialized_start=240
   _globals['_CLAIMRESPONSE']._serialized_end=297
   _globals['_LEASE']._serialized_start=300
-  _globals['_LEASE']._serialized_end=740
-  _globals['_PROFILE']._serialized_start=742
-  _globals['_PROFILE']._serialized_end=808
-  _globals['_RENEWREQUEST']._serialized_start=810
-  _globals['_RENEWREQUEST']._serialized_end=824
-  _globals['_RENEWRESPONSE']._serialized_start=826
-  _globals['_RENEWRESPONSE']._serialized_end=930
-  _globals['_APPENDREQUEST']._serialized_start=933
-  _globals['_APPENDREQUEST']._serialized_end=1073
-  _globals['_OPERATION']._serialized_start=1076
-  _globals['_OPERATION']._serialized_end=1495
-  _globals['_BEGINMESSAGE']._serialized_start=1497
-  _globals['_BEGINMESSAGE']._serialized_end=1612
-  _globals['_DISCARDMESSAGE']._serialized_start=1614
-  _globals['_DISCARDMESSAGE']._serialized_end=1666
-  _globals['_COMPLETEMESSAGE']._serialized_start=1669
-  _globals['_COMPLETEMESSAGE']._serialized_end=1883
-  _globals['_PROPOSEDCALL']._serialized_start=1885
-  _globals['_PROPOSEDCALL']._serialized_end=1958
-  _globals['_DECIDECALL']._serialized_start=1960
-  _globals['_DECIDECALL']._serialized_end=2052
-  _globals['_STARTCALL']._serialized_start=2054
-  _globals['_STARTCALL']._serialized_end=2100
-  _globals['_COMPLETECALL']._serialized_start=2103
-  _globals['_COMPLETECALL']._serialized_end=2233
-  _globals['_STATUS']._serialized_start=2235
-  _globals['_STATUS']._serialized_end=2257
-  _globals['_FINISH']._serialized_start=2259
-  _globals['_FINISH']._serialized_end=2350
-  _globals['_APPENDRESPONSE']._serialized_start=2352
-  _globals['_APPENDRESPONSE']._serialized_end=2454
-  _globals['_RELEASEREQUEST']._serialized_start=2456
-  _globals['_RELEASEREQUEST']._serialized_end=2488
-  _globals['_RELEASERESPONSE']._serialized_start=2490
-  _globals['_RELEASERESPONSE']._serialized_end=2507
-  _globals['_PUBLISHDELTAREQUEST']._serialized_start=2509
-  _globals['_PUBLISHDELTAREQUEST']._serialized_end=2573
-  _globals['_PUBLISHDELTARESPONSE']._serialized_start=2575
-  _globals['_PUBLISHDELTARESPONSE']._serialized_end=2597
-  _globals['_WATCHSIGNALSREQUEST']._serialized_start=2599
-  _globals['_WATCHSIGNALSREQUEST']._serialized_end=2639
-  _globals['_WATCHSIGNALSRESPONSE']._serialized_start=2641
-  _globals['_WATCHSIGNALSRESPONSE']._serialized_end=2709
-  _globals['_LEASESERVICE']._serialized_start=2712
-  _globals['_LEASESERVICE']._serialized_end=3247
+  _globals['_LEASE']._serialized_end=755
+  _globals['_PROFILE']._serialized_start=757
+  _globals['_PROFILE']._serialized_end=823
+  _globals['_RENEWREQUEST']._serialized_start=825
+  _globals['_RENEWREQUEST']._serialized_end=839
+  _globals['_RENEWRESPONSE']._serialized_start=841
+  _globals['_RENEWRESPONSE']._serialized_end=945
+  _globals['_APPENDREQUEST']._serialized_start=948
+  _globals['_APPENDREQUEST']._serialized_end=1088
+  _globals['_OPERATION']._serialized_start=1091
+  _globals['_OPERATION']._serialized_end=1510
+  _globals['_BEGINMESSAGE']._serialized_start=1513
+  _globals['_BEGINMESSAGE']._serialized_end=1700
+  _globals['_DISCARDMESSAGE']._serialized_start=1702
+  _globals['_DISCARDMESSAGE']._serialized_end=1754
+  _globals['_COMPLETEMESSAGE']._serialized_start=1757
+  _globals['_COMPLETEMESSAGE']._serialized_end=1971
+  _globals['_PROPOSEDCALL']._serialized_start=1973
+  _globals['_PROPOSEDCALL']._serialized_end=2046
+  _globals['_DECIDECALL']._serialized_start=2048
+  _globals['_DECIDECALL']._serialized_end=2140
+  _globals['_STARTCALL']._serialized_start=2142
+  _globals['_STARTCALL']._serialized_end=2188
+  _globals['_COMPLETECALL']._serialized_start=2191
+  _globals['_COMPLETECALL']._serialized_end=2321
+  _globals['_STATUS']._serialized_start=2323
+  _globals['_STATUS']._serialized_end=2381
+  _globals['_FINISH']._serialized_start=2383
+  _globals['_FINISH']._serialized_end=2474
+  _globals['_APPENDRESPONSE']._serialized_start=2476
+  _globals['_APPENDRESPONSE']._serialized_end=2578
+  _globals['_RELEASEREQUEST']._serialized_start=2580
+  _globals['_RELEASEREQUEST']._serialized_end=2612
+  _globals['_RELEASERESPONSE']._serialized_start=2614
+  _globals['_RELEASERESPONSE']._serialized_end=2631
+  _globals['_PUBLISHDELTAREQUEST']._serialized_start=2633
+  _globals['_PUBLISHDELTAREQUEST']._serialized_end=2697
+  _globals['_PUBLISHDELTARESPONSE']._serialized_start=2699
+  _globals['_PUBLISHDELTARESPONSE']._serialized_end=2721
+  _globals['_WATCHSIGNALSREQUEST']._serialized_start=2723
+  _globals['_WATCHSIGNALSREQUEST']._serialized_end=2763
+  _globals['_WATCHSIGNALSRESPONSE']._serialized_start=2765
+  _globals['_WATCHSIGNALSRESPONSE']._serialized_end=2833
+  _globals['_LEASESERVICE']._serialized_start=2836
+  _globals['_LEASESERVICE']._serialized_end=3371
 # @@protoc_insertion_point(module_scope)
