@@ -1,4 +1,4 @@
-"""memory on a real PostgreSQL: one server per module, its database shared, each test in its own scopes."""
+"""memory on a real PostgreSQL: one database, each test in scopes of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _prepare(server: Server) -> None:
     await migrate(server.admin_url("memories"), SCHEMA, SERVICE_PASSWORD)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def database_url(server: Server) -> str:
     """As the service connects."""
     return server.service_url("memories", "memory")

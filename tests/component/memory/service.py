@@ -82,13 +82,9 @@ class Turn:
         """Adds a note."""
         return await self.edit(name, pb.NOTE_ACTION_ADD, text=text, call_id=call_id)
 
-    async def edit(
-        self, name: str, action: Any, call_id: str = "", **fields: Any
-    ) -> pb.EditNoteResponse:
+    async def edit(self, name: str, action: Any, call_id: str = "", **fields: Any) -> pb.EditNoteResponse:
         """Edits a note."""
-        request = pb.EditNoteRequest(
-            call_id=call_id or str(uuid4()), name=name, action=action, **fields
-        )
+        request = pb.EditNoteRequest(call_id=call_id or str(uuid4()), name=name, action=action, **fields)
         response: pb.EditNoteResponse = await self.call("EditNote", request)
         return response
 

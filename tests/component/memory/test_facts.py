@@ -51,9 +51,7 @@ async def test_the_score_is_explained_and_rare_words_count_more(memory: Memory) 
     assert best.fact.text == "The project password hint is a zebra"
     assert best.matched[0] == "zebra"
     for found in (best, *rest):
-        assert found.score == pytest.approx(
-            found.text_score + found.trust_score + found.recency_score
-        )
+        assert found.score == pytest.approx(found.text_score + found.trust_score + found.recency_score)
     assert all(best.text_score > found.text_score for found in rest)
 
 

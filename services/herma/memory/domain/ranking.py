@@ -22,7 +22,7 @@ MAX_QUERY = 16_384
 MAX_RESULTS = 50
 MAX_CANDIDATES = 500
 # A word of more facts than this proposes none of them while there is a rarer one.
-MAX_POSTINGS = 2_000
+MAX_POSTINGS = 1_000
 # Of a question; the rarest are kept.
 MAX_QUERY_TERMS = 64
 

@@ -36,6 +36,16 @@ from herma.memory.store.notes import read_notes
 
 _COLUMNS = "id, text, category, entities, trust, source_turn_id, created_at, valid_from, valid_to"
 
+_PROPOSED = "SELECT memory.propose_facts($2, $3, $5, $6)"
+_NEWEST = """
+    SELECT n.id FROM (SELECT id, keys, valid_from, valid_to FROM memory.facts
+                      WHERE tenant_id = $1 AND profile_id = $2 AND principal_id = $3
+                      ORDER BY id DESC LIMIT $7) n
+    WHERE n.keys && $5 AND (n.valid_from IS NULL OR n.valid_from <= now())
+      AND (n.valid_to IS NULL OR n.valid_to > now())
+    ORDER BY n.id DESC LIMIT $6
+"""
+
 
 class FactStore:
     """Facts of any scope; the identity says which.
@@ -180,38 +190,42 @@ class FactStore:
 
 
 async def _candidates(connection: Connection, scope: Scope, weights: Weights) -> list[Candidate]:
-    keys = scope.keys_of(weights.weight)
-    source = (
-        # Even the rarest word is common: of the newest facts, those that have one of the words.
-        """
-        (SELECT n.id FROM (SELECT id, keys, valid_from, valid_to FROM memory.facts
-                           WHERE tenant_id = $1 AND profile_id = $2 AND principal_id = $3
-                           ORDER BY id DESC LIMIT $7) n
-         WHERE n.keys && $5 AND (n.valid_from IS NULL OR n.valid_from <= now())
-           AND (n.valid_to IS NULL OR n.valid_to > now())
-         ORDER BY n.id DESC LIMIT $6)
-        """
-        if weights.is_common
-        else "(SELECT memory.propose_facts($2, $3, $5, $6 + 0 * $7::integer))"
-    )
+    """What the index proposes, with the numbers (from 1) of the terms that each has.
+
+    The terms are joined, not compared with `= ANY`: that would be linear under a generic plan.
+    """
+    # Without a rare word: of the newest facts, those that have one of the words.
+    source = _NEWEST if weights.is_common else _PROPOSED
+    terms = list(weights.weight)
     rows = await connection.fetch(
         f"""
-        SELECT f.id, f.trust, f.created_at, cardinality(f.keys) AS size,
-               ARRAY(SELECT k FROM unnest(f.keys) k WHERE k = ANY($4)) AS matched
-        FROM memory.facts f
-        WHERE f.tenant_id = $1 AND f.profile_id = $2 AND f.principal_id = $3 AND f.id = ANY(ARRAY{source})
-        """,  # noqa: S608  # both are constants
+        WITH candidates AS MATERIALIZED (
+            SELECT f.id, f.trust, f.created_at, f.keys FROM memory.facts f
+            WHERE f.tenant_id = $1 AND f.profile_id = $2 AND f.principal_id = $3
+              AND f.id = ANY(ARRAY({source}))
+        )
+        SELECT c.id, c.trust, c.created_at, cardinality(c.keys) AS size, m.numbers
+        FROM candidates c
+        JOIN (SELECT k.id, array_agg(w.number) AS numbers
+              FROM (SELECT id, unnest(keys) AS key FROM candidates) k
+              JOIN unnest($4::text[]) WITH ORDINALITY w(key, number) ON w.key = k.key
+              GROUP BY k.id) m ON m.id = c.id
+        """,  # noqa: S608  # a constant
         scope.tenant_id,
         scope.profile_id,
         scope.principal_id,
-        keys,
+        scope.keys_of(terms),
         scope.keys_of(weights.proposing),
         MAX_CANDIDATES,
-        MAX_POSTINGS,
+        *((MAX_POSTINGS,) if weights.is_common else ()),
     )
     return [
         Candidate(
-            row["id"], [_term_of(k) for k in row["matched"]], row["size"], row["trust"], row["created_at"]
+            row["id"],
+            [terms[number - 1] for number in row["numbers"]],
+            row["size"],
+            row["trust"],
+            row["created_at"],
         )
         for row in rows
     ]
