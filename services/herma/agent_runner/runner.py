@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from datetime import UTC
 from uuid import UUID
 
 import structlog
@@ -14,13 +15,13 @@ from opentelemetry.trace import SpanKind
 from herma.agent_runner import wire
 from herma.agent_runner.authority import Authority
 from herma.agent_runner.call_step import CallStep
-from herma.agent_runner.domain.prompt import build_system_prompt
 from herma.agent_runner.domain.provider import Provider
 from herma.agent_runner.domain.tool import ToolRegistry
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
+from herma.agent_runner.memory import MemoryClient
 from herma.agent_runner.model_step import ModelStep
-from herma.agent_runner.notes import Notes
+from herma.agent_runner.opening_step import OpeningStep
 from herma.agent_runner.sandbox import SandboxClient
 from herma.agent_runner.turn import TurnAttempt
 from herma.api.lease.v1 import lease_pb2
@@ -42,7 +43,7 @@ class Runner:
         self,
         authority: Authority,
         sandboxes: SandboxClient,
-        notes: Notes,
+        memory: MemoryClient,
         provider: Provider,
         registry: ToolRegistry,
         clock: Clock,
@@ -51,9 +52,10 @@ class Runner:
     ) -> None:
         self._authority = authority
         self._sandboxes = sandboxes
-        self._notes = notes
+        self._memory = memory
         self._provider = provider
         self._registry = registry
+        self._untrusted_registry = registry.untrusted()
         self._clock = clock
         self._new_id = new_id
         self._slots = asyncio.Semaphore(slots)
@@ -151,11 +153,20 @@ class Runner:
             },
         ) as span:
             journal = Journal(self._authority, keeper, lease.last_step)
-            calls = CallStep(self._registry, self._sandboxes, journal, keeper)
+            ledger = wire.ledger_of(lease)
+            registry = self._registry if ledger.is_trusted else self._untrusted_registry
+            memory = self._memory.of(lambda: keeper.turn_token)
+            calls = CallStep(registry, self._sandboxes, memory, journal, keeper)
             attempt = TurnAttempt(
-                ledger=wire.ledger_of(lease),
-                system_prompt=self._prompt_builder(lease, keeper),
-                registry=self._registry,
+                ledger=ledger,
+                opening=OpeningStep(
+                    memory,
+                    str(wire.profile_spec(lease).get("persona", "")),
+                    self._clock,
+                    lease.turn.created_at.ToDatetime(UTC),
+                    with_memory=registry.has_memory,
+                ),
+                registry=registry,
                 model=ModelStep(
                     self._provider,
                     self._authority,
@@ -176,17 +187,6 @@ class Runner:
             if calls.used_sandbox and reason not in ("lease_lost", "handed_over"):
                 await self._end_turn(keeper)
         _log.info("attempt ended", exit_reason=reason)
-
-    def _prompt_builder(
-        self, lease: lease_pb2.Lease, keeper: LeaseKeeper
-    ) -> Callable[[], Awaitable[str]]:
-        persona = str(wire.profile_spec(lease).get("persona", ""))
-
-        async def build() -> str:
-            notes = await self._notes.snapshot(keeper.turn_token)
-            return build_system_prompt(persona, notes, self._clock.now())
-
-        return build
 
     async def _end_turn(self, keeper: LeaseKeeper) -> None:
         try:

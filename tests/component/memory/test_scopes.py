@@ -39,7 +39,7 @@ def turn_of(memory: Memory, space: UUID, scope: Scope) -> Turn:
     return memory.turn(new_identity(*parts))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(told=_TOLD, asked=st.lists(_SCOPE, min_size=1, max_size=6))
 def test_recalled_by_the_same_scope_alone(
     database_url: str, told: Sequence[Told], asked: Sequence[Scope]

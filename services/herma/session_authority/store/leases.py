@@ -298,10 +298,16 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         epoch=row["epoch"],
         last_step=row["last_step"],
         profile=Profile(row["profile_id"], row["profile_name"], row["profile_version"], row["spec"]),
-        system_prompt=session.system_prompt or "",
+        system_prompt=_prompt_for(session, row["id"]),
         history=await read_messages(connection, tenant_id, session.id),
         open_message_id=row["open_message_id"],
         previous_attempt=row["attempt_context"],
         iterations=row["iterations"],
         interrupt_requested=row["interrupt_requested"],
     )
+
+
+def _prompt_for(session: LockedSession, turn_id: UUID) -> str:
+    if session.system_prompt_turn not in (None, turn_id):
+        return ""
+    return session.system_prompt or ""

@@ -28,6 +28,8 @@ class LockedSession:
     last_position: int
     epoch: int
     system_prompt: str | None
+    # The only turn that the prompt holds for; None when it holds for the session.
+    system_prompt_turn: UUID | None = None
     _events: list[tuple[int, str, UUID, str]] = field(default_factory=list)
 
     def emit(self, kind: str, turn_id: UUID, data: Mapping[str, object]) -> int:
@@ -68,6 +70,7 @@ class LockedSession:
             """
             UPDATE authority.sessions s
             SET last_seq = $3, last_position = $4, epoch = $5, system_prompt = $6,
+                system_prompt_turn = $7,
                 runnable_since = CASE WHEN waiting.leased OR waiting.attempt IS NULL THEN NULL
                                       ELSE coalesce(s.runnable_since, now()) END,
                 runnable_class = CASE WHEN waiting.attempt > 0 THEN 0 ELSE 1 END
@@ -86,6 +89,7 @@ class LockedSession:
             self.last_position,
             self.epoch,
             self.system_prompt,
+            self.system_prompt_turn,
         )
 
 
@@ -102,7 +106,8 @@ async def lock_session(
     """
     row = await connection.fetchrow(
         """
-        SELECT principal_id, profile_id, last_seq, last_position, epoch, system_prompt
+        SELECT principal_id, profile_id, last_seq, last_position, epoch, system_prompt,
+               system_prompt_turn
         FROM authority.sessions WHERE tenant_id = $1 AND id = $2 FOR UPDATE
         """,
         tenant_id,
