@@ -54,6 +54,14 @@ def platform(model: ScriptedModelServer) -> Iterator[TestPlatform]:
         ),
         text("stored"),
     )
+    model.on(
+        "ONCE",
+        calls(
+            memory(action="add", target="MEMORY", text="Noted only once"),
+            memory(action="remember", text="Quokkas were told only once"),
+        ),
+        echo_results(),
+    )
     model.on("ASK", text("I was asked"))
     model.on("ok", text("fine"))
     yield from platform_for(model, "local")
@@ -222,6 +230,31 @@ async def test_a_turn_goes_on_without_memory_and_the_notes_come_back(
         assert "The user is called Ada" in nine[0]["content"]
         assert "Rexxo" in nine[-1]["content"]
         assert ten[: len(nine)] == nine
+
+
+async def test_a_call_that_its_runner_did_not_survive_is_written_once(platform: TestPlatform) -> None:
+    async with platform.client() as client:
+        session = await client.session()
+        memory = platform.kill("memory", signal.SIGSTOP)
+        try:
+            admitted = await client.submit(session, "ONCE and not twice")
+            running = 0
+            async for event in client.events(session):
+                running += event["event"] == "call.running"
+                if running == 2:
+                    break
+            platform.kill("agent-runner-1")
+        finally:
+            os.kill(memory, signal.SIGCONT)
+        turn = await client.ended(admitted["turn_id"])
+        assert (turn["state"], turn["attempt"]) == ("completed", 2)
+        answer = (await client.transcript(session))[-1]["content"]
+        assert "Noted as entry" in answer
+        assert "Remembered; its id" in answer
+        entries = "SELECT entries::text FROM memory.notes WHERE content LIKE '%Noted only once%'"
+        assert [row[0].count("Noted only once") for row in platform.sql("memory", entries)] == [1]
+        facts = "SELECT count(*) FROM memory.facts WHERE text LIKE 'Quokkas%'"
+        assert platform.sql("memory", facts) == [(1,)]
 
 
 async def test_memory_is_killed_and_no_turn_fails(

@@ -146,7 +146,7 @@ def rank(
         if telling:
             telling.sort(key=lambda term: (-weights.weight.get(term, 0.0), term))
             ranked.append(Ranked(candidate.id, _score(candidate, weights, now), telling))
-    ranked.sort(key=lambda item: (-item.score.total, item.id.int))
+    ranked.sort(key=lambda item: (-item.score.total, -item.id.int))
     best = max((item.score.text for item in ranked), default=0.0)
     return [item for item in ranked if item.score.text >= _CUT * best][:at_most]
 
