@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from herma.common.errors import InvalidArgument
@@ -49,13 +48,13 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A proposed fact: its terms in common with the question, and how many terms it has in all."""
+    """A proposed fact: its terms in common with the question, how many it has in all, its age in days."""
 
     id: UUID
     matched: Sequence[str]
     size: int
     trust: float
-    created_at: datetime
+    age: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,6 @@ def rank(
     candidates: Iterable[Candidate],
     weights: Weights,
     stop: frozenset[str],
-    now: datetime,
     at_most: int,
 ) -> list[Ranked]:
     """The best candidates, best first; those that only have stop words in common are left out."""
@@ -145,18 +143,17 @@ def rank(
         telling = [term for term in candidate.matched if term not in stop]
         if telling:
             telling.sort(key=lambda term: (-weights.weight.get(term, 0.0), term))
-            ranked.append(Ranked(candidate.id, _score(candidate, weights, now), telling))
+            ranked.append(Ranked(candidate.id, _score(candidate, weights), telling))
     ranked.sort(key=lambda item: (-item.score.total, -item.id.int))
     best = max((item.score.text for item in ranked), default=0.0)
     return [item for item in ranked if item.score.text >= _CUT * best][:at_most]
 
 
-def _score(candidate: Candidate, weights: Weights, now: datetime) -> Score:
+def _score(candidate: Candidate, weights: Weights) -> Score:
     raw = sum(weights.weight.get(term, 0.0) for term in candidate.matched)
     raw /= 0.75 + 0.25 * max(candidate.size, 1) / _USUAL_SIZE
-    days = max(0.0, (now - candidate.created_at).total_seconds() / 86_400)
     return Score(
         text=_TEXT * raw / (raw + _SATURATION),
         trust=_TRUST * candidate.trust,
-        recency=_RECENCY * 0.5 ** (days / _HALF_LIFE),
+        recency=_RECENCY * 0.5 ** (max(0.0, candidate.age) / _HALF_LIFE),
     )

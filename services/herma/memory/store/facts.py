@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -78,8 +78,7 @@ class FactStore:
             if not weights.proposing:
                 return [], notes
             candidates = await _candidates(connection, scope, weights)
-            now = await connection.fetchval("SELECT now()")
-            best = rank(candidates, weights, self._stop, now, at_most)
+            best = rank(candidates, weights, self._stop, at_most)
             facts = await _read(connection, scope, [item.id for item in best])
         return [Recalled(facts[i.id], i.score, i.matched) for i in best if i.id in facts], notes
 
@@ -204,7 +203,7 @@ async def _candidates(connection: Connection, scope: Scope, weights: Weights) ->
             WHERE f.tenant_id = $1 AND f.profile_id = $2 AND f.principal_id = $3
               AND f.id = ANY(ARRAY({source}))
         )
-        SELECT c.id, c.trust, c.created_at, cardinality(c.keys) AS size, m.numbers
+        SELECT c.id, c.trust, now() - c.created_at AS age, cardinality(c.keys) AS size, m.numbers
         FROM candidates c
         JOIN (SELECT k.id, array_agg(w.number) AS numbers
               FROM (SELECT id, unnest(keys) AS key FROM candidates) k
@@ -225,7 +224,7 @@ async def _candidates(connection: Connection, scope: Scope, weights: Weights) ->
             [terms[number - 1] for number in row["numbers"]],
             row["size"],
             row["trust"],
-            row["created_at"],
+            row["age"] / timedelta(days=1),
         )
         for row in rows
     ]
