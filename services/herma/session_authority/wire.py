@@ -131,6 +131,7 @@ def message_message(message: Message) -> ledger_pb2.Message:
         calls=[call_message(call) for call in message.calls],
         call_id=str(message.call_id) if message.call_id else "",
         created_at=timestamp(message.created_at),
+        context=message.context,
     )
 
 
@@ -225,6 +226,7 @@ def lease_message(lease: Lease, turn_token: str, ttl_seconds: float) -> lease_pb
         iterations=lease.iterations,
         interrupt_requested=lease.interrupt_requested,
         instructions=lease.instructions,
+        trust=lease.trust,
     )
     message.ttl.FromMilliseconds(int(ttl_seconds * 1000))
     return message
@@ -301,6 +303,8 @@ def _operation(message: lease_pb2.Operation) -> ops.Operation:
             _storable(begin.system_prompt),
             begin.parameters.decode() or "{}",
             begin.attempt_context,
+            _storable(begin.turn_context) if begin.HasField("turn_context") else None,
+            begin.provisional_prompt,
         )
     if kind == "discard_message":
         discard = message.discard_message
@@ -325,7 +329,9 @@ def _operation(message: lease_pb2.Operation) -> ops.Operation:
             complete.details.decode(),
         )
     if kind == "status":
-        return ops.Status(_storable(message.status.text))
+        status = message.status
+        recalled = status.recalled if status.HasField("recalled") else None
+        return ops.Status(_storable(status.text), recalled)
     raise InvalidArgument("an operation is empty", fields={"operations": "one kind each"})
 
 
