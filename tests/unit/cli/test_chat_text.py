@@ -16,7 +16,8 @@ from herma.cli.terminal_text import is_safe
 
 _LINES = st.sampled_from(
     ["# Title", "words and words", "", "- item", "  more", "1. one", "```", "code = 1", "| a | b |",
-     "|---|---|", "> quote", "---", "漢字", "***", "    indented", "<b>html</b>", "[x]: http://y", "&#27;[2J"]
+     "|---|---|", "> quote", "---", "漢字", "***", "    indented", "<b>html</b>", "[x]: http://y",
+     "&#27;[2J"]
 )  # fmt: skip
 _TEXT = st.lists(_LINES, max_size=30).map("\n".join)
 

@@ -61,8 +61,8 @@ class LockedSession:
     last_seq: int
     last_position: int
     epoch: int
-    # A prompt to store (None keeps the stored one), the profile's version that it was built under, and the
-    # only turn that it holds for (None when it holds for the session).
+    # A prompt to store (None keeps the stored one), the profile's version that it was built under, and
+    # the only turn that it holds for (None when it holds for the session).
     new_system_prompt: str | None = None
     new_prompt_version: int = 0
     new_prompt_turn: UUID | None = None
