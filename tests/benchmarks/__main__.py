@@ -13,8 +13,15 @@ import uvloop
 
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.lines import (
+    call_overhead,
+    claim_latency,
+    cold_start,
     event_latency,
+    exec_latency,
+    idle_memory,
+    start_up,
     turn_overhead,
+    turns_per_second,
 )
 from tests.benchmarks.machine import Machine
 from tests.benchmarks.report import document, text_table
@@ -25,7 +32,14 @@ _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 Measure = Callable[[Bench], Awaitable[list[Result]]]
 MEASUREMENTS: dict[str, Measure] = {
     "turn-overhead": turn_overhead.measure,
+    "call-overhead": call_overhead.measure,
+    "claim-latency": claim_latency.measure,
+    "turns-per-second": turns_per_second.measure,
+    "cold-start": cold_start.measure,
+    "exec-latency": exec_latency.measure,
     "event-latency": event_latency.measure,
+    "idle-memory": idle_memory.measure,
+    "start-up": start_up.measure,
 }
 
 
