@@ -20,7 +20,9 @@ from tests.benchmarks.lines import (
     exec_latency,
     idle_memory,
     start_up,
+    turn_cost,
     turn_overhead,
+    turn_profile,
     turns_per_second,
 )
 from tests.benchmarks.machine import Machine
@@ -35,11 +37,13 @@ MEASUREMENTS: dict[str, Measure] = {
     "call-overhead": call_overhead.measure,
     "claim-latency": claim_latency.measure,
     "turns-per-second": turns_per_second.measure,
+    "turn-cost": turn_cost.measure,
     "cold-start": cold_start.measure,
     "exec-latency": exec_latency.measure,
     "event-latency": event_latency.measure,
     "idle-memory": idle_memory.measure,
     "start-up": start_up.measure,
+    "turn-profile": turn_profile.measure,
 }
 
 
@@ -48,6 +52,7 @@ async def run(bench: Bench, names: list[str]) -> None:
     for name in names:
         began = time.monotonic()
         bench.say(f"{name} …")
+        shown = len(bench.sections)
         try:
             found = await MEASUREMENTS[name](bench)
         except Exception as error:
@@ -55,6 +60,8 @@ async def run(bench: Bench, names: list[str]) -> None:
             found = [not_measured(name, "see the design", f"it broke: {type(error).__name__}")]
             bench.broken = True
         bench.say(text_table(found))
+        for title, body in bench.sections[shown:]:
+            bench.say(f"{title}\n\n{body}")
         bench.say(f"{name} took {time.monotonic() - began:.0f} s\n")
         bench.results += found
 
@@ -78,7 +85,7 @@ def main() -> None:
         text = document(bench.results, machine, commands, bench.sections, quick=given.quick)
         _DOCUMENT.write_text(text)
         bench.say(f"written: {_DOCUMENT}")
-    print(text_table(bench.results))
+    print(text_table(bench.results), flush=True)
     sys.exit(exit_code(bench.results) or int(bench.broken))
 
 

@@ -21,6 +21,7 @@ from herma.common.errors import (
 )
 from herma.common.logs import logger
 from herma.common.rpc.caller import CallingService, set_caller
+from herma.common.rpc.durations import CallDurations
 from herma.common.rpc.identity import SERVICE_KEY, ServiceIdentity
 from herma.common.rpc.status import to_status
 from herma.common.turn_token import TURN_TOKEN_KEY
@@ -56,6 +57,7 @@ class GuardInterceptor(_Base):
         self._callers = callers
         self._untraced = untraced
         self._tracer = trace.get_tracer("herma.rpc")
+        self._durations = CallDurations()
 
     async def intercept_service(
         self,
@@ -111,7 +113,7 @@ class GuardInterceptor(_Base):
         self, method: str, metadata: Mapping[str, str], context: Any
     ) -> AsyncIterator[None]:
         refusal: HermaError | None = None
-        with self._span(method, metadata) as span:
+        with self._durations.of(method), self._span(method, metadata) as span:
             try:
                 self._admit(method, metadata, context)
                 yield
