@@ -6,6 +6,7 @@ Ollama, vLLM and most hosted providers.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from herma.agent_runner.domain.provider import (
 from herma.common.redaction import redact
 
 _MAX_ANSWER = 8 * 1024 * 1024
+# What follows the end of a stream is the end of its response, often in the same packet.
+_REST_SECONDS = 0.1
 
 
 class ChatCompletions:
@@ -61,12 +64,14 @@ class ChatCompletions:
                     raise ProviderError(
                         FailureClass.TRANSIENT, "The model provider answered with something else."
                     )
-                async for line in _lines(response):
+                lines = _lines(response)
+                async for line in lines:
                     if not line.startswith("data:"):
                         continue
                     data = line[5:].strip()
                     if data == "[DONE]":
                         answer.done = True
+                        await _read_to_end(lines)
                         break
                     text = answer.take(data)
                     if text:
@@ -80,6 +85,16 @@ class ChatCompletions:
                 FailureClass.TRANSIENT, "The connection to the model provider failed."
             ) from error
         yield answer.whole()
+
+
+async def _read_to_end(lines: AsyncIterator[str]) -> None:
+    """Lets the next call have this one's connection, which a response that is cut short takes with it."""
+    try:
+        async with asyncio.timeout(_REST_SECONDS):
+            async for _ in lines:
+                pass
+    except (TimeoutError, httpx.HTTPError, ProviderError):
+        pass  # the answer is whole; only the connection is lost
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[str]:
