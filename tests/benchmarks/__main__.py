@@ -13,6 +13,7 @@ import uvloop
 
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.lines import (
+    beside_hermes,
     call_overhead,
     claim_latency,
     cold_start,
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "idle-memory": idle_memory.measure,
     "start-up": start_up.measure,
     "turn-profile": turn_profile.measure,
+    "beside-hermes": beside_hermes.measure,
 }
 
 

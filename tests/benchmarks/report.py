@@ -46,9 +46,10 @@ def text_table(results: Sequence[Result]) -> str:
     lines = []
     for result in results:
         cells = dict(zip(_COLUMNS, row(result), strict=True))
-        lines.append(f"{cells.pop('Verdict'):>12}  {cells.pop('What')}  [{cells.pop('Target')}]")
-        if result.samples is not None:
-            lines.append(" " * 14 + "  ".join(f"{k}: {v}" for k, v in cells.items() if v != "–"))
+        lines.append(f"{result.verdict:>12}  {cells.pop('What')}  [{cells.pop('Target')}]")
+        del cells["Verdict"]
+        figures = "  ".join(f"{name}: {cell}" for name, cell in cells.items() if cell != "–")
+        lines.append(" " * 14 + (figures or result.reason))
     return "\n".join(lines)
 
 

@@ -29,12 +29,12 @@ async def measure(bench: Bench) -> list[Result]:
     """Turns, and between them the floor."""
     with Stage("local") as stage:
         async with Client(stage.url, stage.key) as client, httpx.AsyncClient() as direct:
-            await _session(client, direct, stage)  # warms up
+            await run_session(client, direct, stage)  # warms up
             turns: list[float] = []
             floors: list[float] = []
             with no_garbage_collection():
                 for _ in range(bench.count(50, 8)):
-                    ours, floor = await _session(client, direct, stage)
+                    ours, floor = await run_session(client, direct, stage)
                     turns += ours
                     floors += floor
     floor_samples = Samples.of(floors)
@@ -50,9 +50,10 @@ async def measure(bench: Bench) -> list[Result]:
     ]
 
 
-async def _session(
+async def run_session(
     client: Client, direct: httpx.AsyncClient, stage: Stage
 ) -> tuple[list[float], list[float]]:
+    """The turns of one new session and the floors between them, in milliseconds."""
     session = await client.session()
     turns, floors = [], []
     async with Watcher(client.http, session) as watcher:
