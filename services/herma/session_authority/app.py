@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 from herma.api.identity.v1 import identity_pb2_grpc
 from herma.api.lease.v1 import lease_pb2_grpc
@@ -40,7 +41,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
     new_id = UuidV7Factory()
     database = Database(settings.database_url.get_secret_value(), size=settings.database_pool_size)
     await database.open()
-    belfry = Belfry(database)
+    belfry = Belfry(database, str(new_id()))
     leases = LeaseStore(database, new_id, timedelta(seconds=settings.lease_ttl_seconds))
     deltas = DeltaWriter(database, belfry.ring_session)
     signer = TurnTokenSigner(settings.turn_token_key.get_secret_value().encode())
@@ -68,9 +69,8 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
     listener = Listener(
         settings.listen_url,
         {
-            bells.WORK: lambda _payload: belfry.work.ring(),
-            bells.SIGNAL: lambda _payload: belfry.signals.ring(),
-            bells.SESSION: belfry.heard_session,
+            channel: partial(belfry.heard, channel)
+            for channel in (bells.WORK, bells.SIGNAL, bells.SESSION)
         },
     )
     try:
@@ -129,7 +129,7 @@ async def _sweep(leases: LeaseStore, belfry: Belfry, every: float) -> None:
         try:
             if await leases.take_back_lapsed():
                 belfry.ring_work()
-                belfry.heard_session("")
+                belfry.ring_all_sessions()
         except HermaError as error:
             _log.warning("lapsed leases were not looked for", reason=error.reason)
 

@@ -2,7 +2,8 @@
 
 Only a hint: every waiter also polls slowly, so a lost ring costs time and never correctness.  Rings
 are coalesced on the leading edge: the first goes out at once, those that come while it is under way
-go out together.  Payloads are session ids, never tenant data.
+go out together.  Payloads are a replica's and a session's id, never tenant data; a replica does not
+listen to itself, for it would look twice for everything that it did.
 """
 
 from __future__ import annotations
@@ -71,10 +72,15 @@ class SessionBell:
 
 
 class Belfry:
-    """All bells of one replica, and their link to the others."""
+    """All bells of one replica, and their link to the others.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        replica: Names this replica among those of its database; no spaces.
+    """
+
+    def __init__(self, database: Database, replica: str) -> None:
         self._database = database
+        self._replica = replica
         self.work = Bell()
         self.signals = Bell()
         self._sessions: dict[UUID, tuple[Bell, int]] = {}
@@ -106,21 +112,35 @@ class Belfry:
 
     def ring_session(self, session_id: UUID) -> None:
         """A session has new events or streamed text."""
-        self.heard_session(str(session_id))
+        self._ring_session(session_id)
         self._send(SESSION, str(session_id))
 
-    def heard_session(self, payload: str) -> None:
-        """Another replica rang for a session; an empty payload stands for all."""
-        if not payload:
-            for bell, _ in list(self._sessions.values()):
-                bell.ring()
+    def ring_all_sessions(self) -> None:
+        """Any session of this replica may have something new."""
+        for bell, _ in list(self._sessions.values()):
+            bell.ring()
+
+    def heard(self, channel: str, payload: str) -> None:
+        """A notification came; an empty payload stands for any that were missed."""
+        replica, _, session = payload.partition(" ")
+        if replica == self._replica:
             return
-        entry = self._sessions.get(UUID(payload))
+        if channel == WORK:
+            self.work.ring()
+        elif channel == SIGNAL:
+            self.signals.ring()
+        elif session:
+            self._ring_session(UUID(session))
+        else:
+            self.ring_all_sessions()
+
+    def _ring_session(self, session_id: UUID) -> None:
+        entry = self._sessions.get(session_id)
         if entry is not None:
             entry[0].ring()
 
-    def _send(self, channel: str, payload: str) -> None:
-        self._out.add((channel, payload))
+    def _send(self, channel: str, session: str) -> None:
+        self._out.add((channel, f"{self._replica} {session}"))
         self._some.set()
 
     async def run(self) -> None:
