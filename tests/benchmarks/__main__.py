@@ -20,6 +20,7 @@ from tests.benchmarks.lines import (
     event_latency,
     exec_latency,
     idle_memory,
+    not_yet,
     start_up,
     turn_cost,
     turn_overhead,
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "event-latency": event_latency.measure,
     "idle-memory": idle_memory.measure,
     "start-up": start_up.measure,
+    "not-yet": not_yet.measure,
     "turn-profile": turn_profile.measure,
     "beside-hermes": beside_hermes.measure,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import asyncpg
@@ -35,19 +36,18 @@ def calls_served(metrics: list[Metric]) -> Counter[str]:
 
 
 def rpcs_of_turns(backend: str, turns: int, content: str) -> Counter[str]:
-    """RPCs that so many turns of one session cost, what serving none costs taken off."""
+    """RPCs that so many turns of one session cost, what serving none costs taken off.
+
+    It runs a loop of its own: call it in a thread that has none.
+    """
     return _served(backend, turns, content) - _served(backend, 0, content)
 
 
 def _served(backend: str, turns: int, content: str) -> Counter[str]:
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
     with OtlpReceiver() as receiver:
-        # What is left to export is exported when the services stop.
         with Stage(backend, HERMA_OTLP_ENDPOINT=receiver.endpoint) as stage:
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(asyncio.run, run_turns(stage, turns, content)).result()
+            asyncio.run(run_turns(stage, turns, content))
+        # What was left to export was exported when the services stopped.
         return calls_served(receiver.metrics)
 
 

@@ -45,7 +45,10 @@ class Flood:
             await asyncio.sleep(0.02)  # the clients of a flood do not subscribe
         elapsed = time.monotonic() - began
         completed = await admin.fetchval(
-            "SELECT count(*) FROM authority.turns WHERE state = 'completed' AND session_id = ANY($1::uuid[])",
+            """
+            SELECT count(*) FROM authority.turns
+            WHERE state = 'completed' AND session_id = ANY($1::uuid[])
+            """,
             sessions,
         )
         assert completed == self.sessions * self.turns, f"{completed} turns completed"

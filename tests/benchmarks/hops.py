@@ -6,6 +6,7 @@ their sum is the turn.  A turn that is not of this shape (a retry, a tool) has n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def hops_of(sent: int, received: int, spans: Sequence[dict[str, Any]]) -> list[f
         second["end"],
         received,
     ]
-    return [(later - earlier) / 1e6 for earlier, later in zip(cuts, cuts[1:], strict=False)]
+    return [(later - earlier) / 1e6 for earlier, later in itertools.pairwise(cuts)]
 
 
 def _only(spans: Sequence[dict[str, Any]], fits: Any) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import psutil
 
 
 def pss_megabytes(pids: Iterable[int]) -> float:
-    """The proportional set size of processes together: a page that n share counts 1/n in each (proc(5))."""
+    """The proportional set size of processes: a page that n share counts 1/n in each (proc(5))."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

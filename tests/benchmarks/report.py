@@ -65,7 +65,8 @@ def document(
     beyond = [r for r in results if r.verdict in (Verdict.NEAR, Verdict.MISSED)]
     left = [r for r in results if r.verdict is Verdict.NOT_MEASURED]
     parts = [
-        "# Benchmarks\n\nWritten by `make bench`. It exits non-zero when a target is not reached; what could"
+        "# Benchmarks\n\nWritten by `make bench`. It exits non-zero when a target is not"
+        " reached; what could"
         " not be measured is said so and counts as neither. Figures of one machine, one run: compare the"
         " ratios, which were measured beside ours in the same run.\n",
         f"\n{len(results)} lines, {len(beyond)} beyond their target, {len(left)} not measured."

@@ -19,7 +19,6 @@ from herma.common.logs import configure_logs, logger
 from herma.common.settings import TelemetrySettings
 from herma.common.telemetry import Telemetry
 
-
 # Containers that may be made before the young ones are looked through.
 _YOUNG_OBJECTS = 10_000
 

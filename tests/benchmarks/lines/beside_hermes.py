@@ -66,8 +66,10 @@ def _results(
             Samples.of(ours).minus(floor),
             (),
             (Beside(_NAME, Samples.of(theirs).minus(floor), times_faster=True),),
-            "as “Turn overhead”, with two runners; hermes-agent is asked through its OpenAI-compatible API"
-            " server, without history, and the same floor is taken off. No target: it is there to compare.",
+            "as “Turn overhead”, with two runners; hermes-agent is asked through its"
+            " OpenAI-compatible API"
+            " server, without history, and the same floor is taken off. No target: it is there"
+            " to compare.",
         ),
         Result(
             "Turns per second beside hermes-agent",

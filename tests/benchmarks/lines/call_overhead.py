@@ -42,8 +42,10 @@ async def _on(backend: str, bench: Bench) -> Result:
         Samples.of(calls).minus(tool.median),
         (Target("p50", 10, "ms"),),
         (Beside("`true` in sandboxd", tool),),
-        f"`terminal` with `true`, {CALLS} calls a turn, one after the other, in a running sandbox: from the"
-        " client's reading of `call.proposed` to its reading of `call.completed`, less the median time that"
+        f"`terminal` with `true`, {CALLS} calls a turn, one after the other, in a running"
+        " sandbox: from the"
+        " client's reading of `call.proposed` to its reading of `call.completed`, less the"
+        " median time that"
         " the command itself took in sandboxd. The model's steps between calls are no part of it.",
     )
 

@@ -39,7 +39,8 @@ async def measure(bench: Bench) -> list[Result]:
             Samples.of(waits),
             (Target("p50", 4, "ms"),),
             (),
-            "from session-authority's receiving of `Submit` (its span's start) to the runner's taking up of"
+            "from session-authority's receiving of `Submit` (its span's start) to the runner's"
+            " taking up of"
             " the turn (its `invoke_agent` span's start), one turn at a time.",
         ),
         not_measured(

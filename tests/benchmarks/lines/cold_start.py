@@ -26,7 +26,10 @@ async def measure(bench: Bench) -> list[Result]:
         "there is no pool of warm sandboxes yet",
     )
     if not docker_answers():
-        return [warm, not_measured(_COLD, "≤ 1.9 × `docker create` + `start`", "no Docker engine answers")]
+        return [
+            warm,
+            not_measured(_COLD, "≤ 1.9 × `docker create` + `start`", "no Docker engine answers"),
+        ]
     ours: list[float] = []
     bare: list[float] = []
     with Stage("docker") as stage:
@@ -49,8 +52,10 @@ async def measure(bench: Bench) -> list[Result]:
             Samples.of(ours),
             (),
             (beside,),
-            "tool-sandbox's `Acquire` for a session that never had a sandbox, then `Exec` of `true` to its"
-            " exit. The floor makes and starts a container of the same image with the same hardening, volume"
+            "tool-sandbox's `Acquire` for a session that never had a sandbox, then `Exec` of"
+            " `true` to its"
+            " exit. The floor makes and starts a container of the same image with the same"
+            " hardening, volume"
             " and limits over the engine's API, and waits for nothing in it.",
         ),
     ]

@@ -45,7 +45,8 @@ async def measure(bench: Bench) -> list[Result]:
             (Target("p50", 5, "ms"),),
             (Beside("model to a direct client (floor)", floor_samples),),
             "from the model server's writing of the first word to the client's reading of its"
-            " `message.delta`, which is not coalesced; less the floor, the median time of the same word to a"
+            " `message.delta`, which is not coalesced; less the floor, the median time of the"
+            " same word to a"
             " direct client, which stands for the way to the runner.",
         ),
         Result(
@@ -54,7 +55,8 @@ async def measure(bench: Bench) -> list[Result]:
             Samples.of(events),
             (Target("p50", 5, "ms"),),
             (),
-            "from the beginning of the transaction that appends `turn.ended` (its `at`, the database's clock)"
+            "from the beginning of the transaction that appends `turn.ended` (its `at`, the"
+            " database's clock)"
             " to the client's reading of it: the append itself, its commit and the way out.",
         ),
     ]

@@ -51,7 +51,8 @@ async def measure(bench: Bench) -> list[Result]:
                 Beside("`docker exec`", Samples.of(command), 15, times_faster=True),
                 Beside("exec over the engine's API", over_interface, times_faster=True),
             ),
-            "tool-sandbox's `Exec` over gRPC with a turn's token, from the call to the command's exit as a"
+            "tool-sandbox's `Exec` over gRPC with a turn's token, from the call to the"
+            " command's exit as a"
             " runner sees it. `docker exec CONTAINER true` runs in the same container between them, as a"
             " command and, without the command's own start, over the engine's API.",
         )
@@ -62,7 +63,8 @@ async def _ours(turn: Turn) -> float:
     began = time.monotonic_ns()
     ran = await turn.run("true", str(uuid.uuid4()))
     elapsed = (time.monotonic_ns() - began) / 1e6
-    assert ran.exited.exit_code == 0 and not ran.never_seen
+    assert ran.exited.exit_code == 0
+    assert not ran.never_seen
     return elapsed
 
 

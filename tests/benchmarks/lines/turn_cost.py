@@ -28,20 +28,21 @@ async def measure(bench: Bench) -> list[Result]:
             "RPCs of a turn without tools",
             "",
             Samples.of([rpcs.total() / turns]),
-            (Target("p50", 5.5, ""),),
+            (Target("p50", 5, ""),),
             (),
-            f"calls served by all services (`rpc.server.call.duration`) for {turns} turns of one session, less"
-            " those of a platform that ran none. The target is five; the half allows for what goes on beside"
-            " (renewals, polls, keys that are looked up again).",
+            f"calls served by all services (`rpc.server.call.duration`) for {turns} turns of one"
+            " session, less those of a platform that ran none; renewals and polls are included.",
         ),
         Result(
             "Durable commits of a turn without tools",
             "",
             Samples.of([syncs]),
-            (Target("p50", 4.5, ""),),
+            (Target("p50", 4, ""),),
             (),
-            "how often a session of PostgreSQL waited for its commit's log to reach the disk, a turn, one turn"
-            f" at a time. {commits:.1f} transactions were committed a turn in all; the others read, or wrote"
+            "how often a session of PostgreSQL waited for its commit's log to reach the disk, a"
+            " turn, one turn"
+            f" at a time. {commits:.1f} transactions were committed a turn in all; the others"
+            " read, or wrote"
             " what may be lost (streamed text, notifications).",
         ),
     ]

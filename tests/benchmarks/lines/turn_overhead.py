@@ -19,8 +19,10 @@ TURNS = 10
 
 NOTES = (
     "from sending `POST …/messages` to reading `turn.ended` on an event stream that was opened before, no"
-    f" tools, one turn at a time, sessions of {TURNS} turns; less the floor, which is the median of direct"
-    " streamed completions (same server, same answer, httpx with a warm connection), asked for between the"
+    f" tools, one turn at a time, sessions of {TURNS} turns; less the floor, which is the median"
+    " of direct"
+    " streamed completions (same server, same answer, httpx with a warm connection), asked for"
+    " between the"
     " turns. The client is httpx; its own work counts as Herma's."
 )
 

@@ -77,7 +77,8 @@ def _hops_section(taken: list[list[float]]) -> tuple[str, str]:
     return (
         "One turn by hop",
         f"Medians over {len(taken)} turns without tools, one at a time, from the spans that `herma trace`"
-        " draws and the client's own clock. Each hop begins where the one before it ends; spans are written"
+        " draws and the client's own clock. Each hop begins where the one before it ends; spans"
+        " are written"
         " to a file meanwhile, as always.\n\n"
         + markdown_table(("Hop", "Median, ms", "p95, ms", "Share"), rows),
     )
@@ -114,7 +115,8 @@ def _statements_section(statements: list[asyncpg.Record], turns: int) -> tuple[s
     rows.append(("all", f"{calls:.1f}", f"{spent:.3f}"))
     return (
         "Statements of a turn",
-        f"From `pg_stat_statements` over {turns} turns; each statement is a round trip of session-authority.\n\n"
+        f"From `pg_stat_statements` over {turns} turns; each statement is a round trip of"
+        " session-authority.\n\n"
         + markdown_table(("Statement", "Calls a turn", "Planning and running, ms a turn"), rows),
     )
 

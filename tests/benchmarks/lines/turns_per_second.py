@@ -25,10 +25,14 @@ PEERS = {"procrastinate_jobs": "procrastinate", "dbos_workflows": "DBOS"}
 FLAT_MEGABYTES = 25
 
 _NOTES = (
-    f"floods of {FLOOD.sessions} sessions with {FLOOD.turns} turns each, from the first `POST` to the last"
-    " turn's end, admission over HTTP included, `herma up --runners 2`; the model server, which answers at"
-    " once, and the client share the machine. The peers run between the floods on the same PostgreSQL server,"
-    " each with two processes of concurrency 16 and nothing to do: procrastinate's jobs (deferral included),"
+    f"floods of {FLOOD.sessions} sessions with {FLOOD.turns} turns each, from the first `POST`"
+    " to the last"
+    " turn's end, admission over HTTP included, `herma up --runners 2`; the model server, which"
+    " answers at"
+    " once, and the client share the machine. The peers run between the floods on the same"
+    " PostgreSQL server,"
+    " each with two processes of concurrency 16 and nothing to do: procrastinate's jobs"
+    " (deferral included),"
     " DBOS's one-step workflows."
 )
 
@@ -78,7 +82,8 @@ async def _run(
 
 def _throughput(course: _Course) -> Result:
     beside = tuple(
-        Beside(PEERS[peer], Samples.of(found), faster_is_more=True) for peer, found in course.peers.items()
+        Beside(PEERS[peer], Samples.of(found), faster_is_more=True)
+        for peer, found in course.peers.items()
     )
     target = Target("p50", 150, "turns/s", at_least=True)
     return Result(
@@ -102,8 +107,10 @@ def _memory(bench: Bench, course: _Course) -> Result:
         # A tenth of a few thousand turns is still the filling of pools and caches.
         () if bench.quick else (Target("p50", FLAT_MEGABYTES, "MB"),),
         (Beside("the services after the first tenth", Samples.of([early])),),
-        "PSS of all services and the broker (two runners) after the last flood, less the median of the first"
-        f" tenth of the floods. `flat` is taken as {FLAT_MEGABYTES} MB over 100,000 turns; a quick run, whose"
+        "PSS of all services and the broker (two runners) after the last flood, less the median"
+        " of the first"
+        f" tenth of the floods. `flat` is taken as {FLAT_MEGABYTES} MB over 100,000 turns; a"
+        " quick run, whose"
         " caches still fill, has no target.",
     )
 

@@ -39,29 +39,26 @@ async def work(url: str) -> None:
 async def flood(url: str, count: int) -> float:
     """Jobs per second, from the first deferral to the last success."""
     app = make_app(url)
-    async with app.open_async():
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as admin:
-            found = await admin.execute("SELECT to_regclass('procrastinate_jobs')")
-            if (await found.fetchone())[0] is None:  # type: ignore[index]  # one row
-                await app.schema_manager.apply_schema_async()
-            workers = [
-                await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "tests.benchmarks.peers.procrastinate_jobs", url
-                )
-                for _ in range(WORKERS)
-            ]
-            try:
-                await _run(app, admin, 40)  # the workers are up
-                return await _run(app, admin, count)
-            finally:
-                for worker in workers:
-                    worker.terminate()
-                await asyncio.gather(*(worker.wait() for worker in workers))
+    async with app.open_async(), await psycopg.AsyncConnection.connect(url, autocommit=True) as admin:
+        found = await admin.execute("SELECT to_regclass('procrastinate_jobs')")
+        if (await found.fetchone())[0] is None:  # type: ignore[index]  # one row
+            await app.schema_manager.apply_schema_async()
+        workers = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.benchmarks.peers.procrastinate_jobs", url
+            )
+            for _ in range(WORKERS)
+        ]
+        try:
+            await _run(app, admin, 40)  # the workers are up
+            return await _run(app, admin, count)
+        finally:
+            for worker in workers:
+                worker.terminate()
+            await asyncio.gather(*(worker.wait() for worker in workers))
 
 
-async def _run(
-    app: procrastinate.App, admin: psycopg.AsyncConnection[tuple[int]], count: int
-) -> float:
+async def _run(app: procrastinate.App, admin: psycopg.AsyncConnection[tuple[int]], count: int) -> float:
     numbers = iter(range(count))
 
     async def defer() -> None:
