@@ -27,7 +27,7 @@ async def measure(bench: Bench) -> list[Result]:
         Result(
             "RPCs of a turn without tools",
             "",
-            Samples.of([rpcs.total() / turns]),
+            Samples.of([round(rpcs.total() / turns, 1)]),
             (Target("p50", 5, ""),),
             (),
             f"calls served by all services (`rpc.server.call.duration`) for {turns} turns of one"
@@ -36,7 +36,7 @@ async def measure(bench: Bench) -> list[Result]:
         Result(
             "Durable commits of a turn without tools",
             "",
-            Samples.of([syncs]),
+            Samples.of([round(syncs, 1)]),
             (Target("p50", 4, ""),),
             (),
             "how often a session of PostgreSQL waited for its commit's log to reach the disk, a"
