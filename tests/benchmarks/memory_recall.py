@@ -15,15 +15,15 @@ import time
 from collections import Counter
 
 import asyncpg
-from tests.component.memory.service import Turn, new_identity, served
-from tests.component.session_authority.server import SERVICE_PASSWORD, Server
-from tests.support.embedded import running_postgres
 
 from herma.common.ids import UuidV7Factory
 from herma.common.postgres.migrations import migrate
 from herma.memory.app import SCHEMA
 from herma.memory.domain.fact import NewFact
 from herma.memory.domain.scope import scope_of
+from tests.component.memory.service import Turn, new_identity, served
+from tests.component.session_authority.server import SERVICE_PASSWORD, Server
+from tests.support.embedded import running_postgres
 
 TARGET_MS = 25.0
 _VOCABULARY = 30_000

@@ -46,7 +46,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
     new_id = UuidV7Factory()
     database = Database(settings.database_url.get_secret_value(), size=settings.database_pool_size)
     await database.open()
-    belfry = Belfry(database)
+    belfry = Belfry(database, str(new_id()))
     leases = LeaseStore(database, new_id, timedelta(seconds=settings.lease_ttl_seconds))
     deltas = DeltaWriter(database, belfry.ring_session)
     signer = TurnTokenSigner(settings.turn_token_key.get_secret_value().encode())

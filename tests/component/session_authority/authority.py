@@ -59,7 +59,7 @@ class Authority:
         self.admin = admin
         self.database = Database(service_url, size=24)
         self.new_id = UuidV7Factory()
-        self.belfry = Belfry(self.database)
+        self.belfry = Belfry(self.database, str(self.new_id()))
         self.sessions = SessionStore(self.database, self.new_id)
         self.leases = LeaseStore(self.database, self.new_id, timedelta(seconds=30))
         self.ledger = LedgerStore(self.database, self.new_id)
