@@ -505,3 +505,38 @@ def test_bash_completes_nouns_sessions_and_turns(platform: TestPlatform) -> None
     assert "chat" in offered("ch")
     assert made["session_id"] in offered("chat", "--session", made["session_id"][:20])
     assert made["turn_id"] in offered("trace", made["turn_id"][:20])
+
+
+def test_bash_takes_the_script_and_has_it_installed(platform: TestPlatform, tmp_path: Path) -> None:
+    def bash(script: str) -> str:
+        done = subprocess.run(
+            ["bash", "--norc", "-c", script],
+            env={
+                **platform.environment,
+                "HOME": str(tmp_path),
+                "PATH": f"{Path(HERMA).parent}:/usr/bin:/bin",
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "_herma_completion herma" in bash('eval "$(herma completion bash)"; complete -p herma')
+    # The second command keeps bash there, as the parent that is looked for.
+    assert "_HERMA_COMPLETE" in bash("herma --show-completion && true")
+    bash("herma --install-completion && true")
+    assert "herma" in (tmp_path / ".bashrc").read_text()
+
+
+def test_the_operators_key_goes_to_no_other_platform(platform: TestPlatform) -> None:
+    before = dict(platform.environment)
+    platform.environment["HERMA_URL"] = "http://127.0.0.1:9"
+    try:
+        done = platform.herma("chat", "PLAIN", check=False)
+    finally:
+        platform.environment = before
+    assert done.returncode == 1
+    assert "set HERMA_API_KEY" in done.stderr

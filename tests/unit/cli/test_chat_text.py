@@ -44,11 +44,21 @@ def test_a_block_is_final_once_another_follows() -> None:
     assert blocks.finish() == "after\n"
 
 
-def test_an_endless_block_is_cut_somewhere() -> None:
+def test_endless_code_is_cut_and_stays_code() -> None:
     blocks = Blocks()
-    cut = "".join(blocks.add("a line of code\n" if n else "```\n") for n in range(4_000))
-    assert len(cut) > 20_000
-    assert len(blocks.tail) < 30_000
+    parts = [blocks.add("```python\n"), *(blocks.add(f"line_{number} = 1\n") for number in range(4_000))]
+    assert len(blocks.tail) < 10_000
+    final = [part for part in [*parts, blocks.finish()] if part]
+    assert len(final) > 4
+    assert all(part.startswith("```python\n") for part in final)
+    found = [line for part in final for line in part.splitlines() if line.startswith("line_")]
+    assert found == [f"line_{number} = 1" for number in range(4_000)]
+
+
+def test_a_line_of_code_without_end_is_kept_whole() -> None:
+    blocks = Blocks()
+    said = ["```\n", "x" * 30_000 + "\n", "y\n", "```\n\nafter\n"]
+    assert "".join([*(blocks.add(part) for part in said), blocks.finish()]) == "".join(said)
 
 
 @given(st.text(max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=20))
