@@ -57,7 +57,7 @@ def platform(model: ScriptedModelServer) -> Iterator[TestPlatform]:
     model.on(
         "ONCE",
         calls(
-            memory(action="add", target="MEMORY", text="Noted only once"),
+            memory(action="add", target="USER", text="Noted only once"),
             memory(action="remember", text="Quokkas were told only once"),
         ),
         echo_results(),
