@@ -296,7 +296,7 @@ async def test_provider_faults_are_tried_again_or_told(
     [
         (
             "UNKNOWN-TOOL",
-            "There is no tool 'no_such_tool'. The tools are: read_file, terminal, write_file.",
+            "There is no tool 'no_such_tool'. The tools are: memory, read_file, terminal, write_file.",
         ),
         ("BROKEN", "do not fit its schema"),
         ("EXTRA", "nonsense"),

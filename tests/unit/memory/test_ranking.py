@@ -22,7 +22,7 @@ def candidate(
 
 
 def test_the_rarest_words_propose_within_the_bound() -> None:
-    weights = weigh(["a", "b", "c", "the"], {"a": 300, "b": 3, "c": 300, "the": 9_000}, 10_000, STOP)
+    weights = weigh(["a", "b", "c", "the"], {"a": 200, "b": 3, "c": 200, "the": 9_000}, 10_000, STOP)
     assert list(weights.proposing) == ["b", "a"]
     assert set(weights.weight) == {"a", "b", "c", "the"}
     assert not weights.is_common

@@ -1,7 +1,8 @@
 """Which facts fit a question, in which order, and why.
 
 Two steps, so that the cost is bounded however many facts there are: indexes propose at most
-`MAX_CANDIDATES` by the rarest words of the question, and these are ranked by all of them.
+`MAX_CANDIDATES` by the rarest words of the question (the design allows 500; fewer leave room for a slow
+machine), and these are ranked by all of them.
 
 The score is a sum of three parts, each explained with the answer: the words in common weighed by their
 rarity in the scope (as in BM25: saturating, and discounted for long texts), trust, and recency.
@@ -19,7 +20,7 @@ from herma.memory.domain.fact import Fact
 
 MAX_QUERY = 16_384
 MAX_RESULTS = 50
-MAX_CANDIDATES = 500
+MAX_CANDIDATES = 300
 # A word of more facts than this proposes none of them while there is a rarer one.
 MAX_POSTINGS = 1_000
 # Of a question; the rarest are kept.

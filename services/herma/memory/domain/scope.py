@@ -35,6 +35,11 @@ class Scope:
         return [f"{space}:{term}" for term in terms]
 
 
+def terms_of(keys: Iterable[str]) -> list[str]:
+    """The terms of keys."""
+    return [key.partition(":")[2] for key in keys]
+
+
 def scope_of(identity: TurnIdentity) -> Scope:
     """The scope of a turn, whatever its trust."""
     return Scope(identity.tenant_id, identity.profile_id, identity.principal_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,32 +19,14 @@ from herma.common.postgres import Connection, Database
 from herma.common.turn_token import TurnIdentity
 from herma.memory.domain.fact import MAX_FACTS, Fact, NewFact, check_fact
 from herma.memory.domain.note import Note
-from herma.memory.domain.ranking import (
-    MAX_CANDIDATES,
-    MAX_POSTINGS,
-    Candidate,
-    Recalled,
-    Weights,
-    check_query,
-    rank,
-    weigh,
-)
-from herma.memory.domain.scope import Scope, is_trusted, scope_of, trusted_scope_of
+from herma.memory.domain.ranking import Recalled, Weights, check_query, rank, weigh
+from herma.memory.domain.scope import Scope, is_trusted, scope_of, terms_of, trusted_scope_of
 from herma.memory.domain.words import query_terms
 from herma.memory.store.calls import begin_call, call_digest, end_call
 from herma.memory.store.notes import read_notes
+from herma.memory.store.search import propose
 
 _COLUMNS = "id, text, category, entities, trust, source_turn_id, created_at, valid_from, valid_to"
-
-_PROPOSED = "SELECT memory.propose_facts($2, $3, $5, $6)"
-_NEWEST = """
-    SELECT n.id FROM (SELECT id, keys, valid_from, valid_to FROM memory.facts
-                      WHERE tenant_id = $1 AND profile_id = $2 AND principal_id = $3
-                      ORDER BY id DESC LIMIT $7) n
-    WHERE n.keys && $5 AND (n.valid_from IS NULL OR n.valid_from <= now())
-      AND (n.valid_to IS NULL OR n.valid_to > now())
-    ORDER BY n.id DESC LIMIT $6
-"""
 
 
 class FactStore:
@@ -77,7 +59,7 @@ class FactStore:
             weights = await self._weigh(connection, scope, terms)
             if not weights.proposing:
                 return [], notes
-            candidates = await _candidates(connection, scope, weights)
+            candidates = await propose(connection, scope, weights)
             best = rank(candidates, weights, self._stop, at_most)
             facts = await _read(connection, scope, [item.id for item in best])
         return [Recalled(facts[i.id], i.score, i.matched) for i in best if i.id in facts], notes
@@ -133,7 +115,7 @@ class FactStore:
             )
             if keys is None:
                 raise NotFound("there is no such fact", reason="FACT_NOT_FOUND")
-            await _count(connection, scope, list(map(_term_of, keys)), -1)
+            await _count(connection, scope, terms_of(keys), -1)
             await end_call(connection, scope.tenant_id, call_id, {})
 
     async def _weigh(self, connection: Connection, scope: Scope, terms: Sequence[str]) -> Weights:
@@ -188,48 +170,6 @@ class FactStore:
         return _fact_of(row), created
 
 
-async def _candidates(connection: Connection, scope: Scope, weights: Weights) -> list[Candidate]:
-    """What the index proposes, with the numbers (from 1) of the terms that each has.
-
-    The terms are joined, not compared with `= ANY`: that would be linear under a generic plan.
-    """
-    # Without a rare word: of the newest facts, those that have one of the words.
-    source = _NEWEST if weights.is_common else _PROPOSED
-    terms = list(weights.weight)
-    rows = await connection.fetch(
-        f"""
-        WITH candidates AS MATERIALIZED (
-            SELECT f.id, f.trust, f.created_at, f.keys FROM memory.facts f
-            WHERE f.tenant_id = $1 AND f.profile_id = $2 AND f.principal_id = $3
-              AND f.id = ANY(ARRAY({source}))
-        )
-        SELECT c.id, c.trust, now() - c.created_at AS age, cardinality(c.keys) AS size, m.numbers
-        FROM candidates c
-        JOIN (SELECT k.id, array_agg(w.number) AS numbers
-              FROM (SELECT id, unnest(keys) AS key FROM candidates) k
-              JOIN unnest($4::text[]) WITH ORDINALITY w(key, number) ON w.key = k.key
-              GROUP BY k.id) m ON m.id = c.id
-        """,  # noqa: S608  # a constant
-        scope.tenant_id,
-        scope.profile_id,
-        scope.principal_id,
-        scope.keys_of(terms),
-        scope.keys_of(weights.proposing),
-        MAX_CANDIDATES,
-        *((MAX_POSTINGS,) if weights.is_common else ()),
-    )
-    return [
-        Candidate(
-            row["id"],
-            [terms[number - 1] for number in row["numbers"]],
-            row["size"],
-            row["trust"],
-            row["age"] / timedelta(days=1),
-        )
-        for row in rows
-    ]
-
-
 async def _read(connection: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Fact]:
     rows = await connection.fetch(
         f"SELECT {_COLUMNS} FROM memory.facts WHERE tenant_id = $1 AND id = ANY($2::uuid[])",  # noqa: S608
@@ -273,10 +213,6 @@ async def _count(connection: Connection, scope: Scope, terms: Sequence[str], by:
             [row["term"] for row in rows if row["facts"] == 0],
         )
     return next(int(row["facts"]) for row in rows if row["term"] == "")
-
-
-def _term_of(key: str) -> str:
-    return key.partition(":")[2]
 
 
 def _fact_of(row: asyncpg.Record) -> Fact:
