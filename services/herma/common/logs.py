@@ -45,7 +45,7 @@ def configure_logs(service: str, level: str = "INFO") -> None:
     root.setLevel(level.upper())
     for noisy in ("httpx", "httpcore", "asyncio", "uvicorn.access", "opentelemetry"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # A stream that its reader leaves is closed outside of its context; that is told as an error, and none.
+    # A stream that its reader leaves is closed outside of its context: told as an error, and none.
     logging.getLogger("opentelemetry.context").setLevel(logging.CRITICAL)
 
 
