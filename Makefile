@@ -7,7 +7,7 @@ UP_ARGS ?=
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test test-long check fmt docs protos protos-check images service-image lock
+.PHONY: help setup up down test test-long bench check fmt docs protos protos-check images service-image lock
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,6 +35,10 @@ test: setup ## Run the tests (at most 15 minutes on two cores).
 
 test-long: setup ## Run the long tests.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m long $(PYTEST_ARGS) || test $$? -eq 5
+
+bench: setup ## Measure (BENCH=name for one line, QUICK=1 for fewer samples, BENCH_HERMES=1 for one more peer).
+	@if docker version >/dev/null 2>&1; then $(BIN)/python scripts/build_images.py; fi
+	$(BIN)/python -m tests.benchmarks $(if $(QUICK),--quick) $(if $(BENCH),$(BENCH),--write)
 
 check: setup protos-check ## Formatting, lint, types, layers, protos.
 	$(BIN)/ruff format --check .

@@ -2,8 +2,8 @@
 
 Each document runs from its top to its end in a folder that looks like a checkout (links to this one's
 files, so that `make up` and `.herma` mean what they mean to a reader), with the port taken from what is
-free.  Variables live on from block to block, as in a terminal.  The README starts and stops platforms of
-its own; the others share one that is up.
+free.  Variables and functions live on from block to block, as in a terminal.  The README starts and
+stops platforms of its own; the others share one that is up.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-# `make bench` writes it, with its own command in it, and takes many minutes.
-WRITTEN_BY_BENCHMARKS = "benchmarks.md"
-DOCUMENTS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != WRITTEN_BY_BENCHMARKS]
+# Documents whose commands are run, but not here.
+ELSEWHERE = {
+    "benchmarks.md": "`make bench` writes it, with its own command in it, and takes many minutes",
+    "compose.md": "it builds images and starts containers, as a test of its own does",
+}
+DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
 PORT = "8700"
 
 
@@ -77,7 +80,7 @@ class Checkout:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=120,
             check=False,
         )
         wanted = int(block.options.get("exit", "0"))
@@ -123,7 +126,7 @@ class Checkout:
     def _shell(self, text: str) -> str:
         return (
             f"set -a; source {self._variables}; set +a\n"
-            f"trap 'status=$?; export -p > {self._variables}; exit $status' EXIT\n"
+            f"trap 'status=$?; {{ export -p; declare -f; }} > {self._variables}; exit $status' EXIT\n"
             f"set -a\n{self._here(text)}"
         )
 
@@ -174,17 +177,21 @@ async def walk(checkout: Checkout, document: Path) -> None:
             assert not problem, f"{block.where} prints something else\n{problem}"
 
 
+@pytest.mark.timeout(400)
 async def test_the_readme_works_from_its_top_to_its_end(checkout: Checkout) -> None:
     await walk(checkout, README)
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if ran(d)], ids=lambda d: str(d.name))
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if d.name not in ELSEWHERE and ran(d)], ids=lambda d: str(d.name)
+)
 async def test_every_document_works_on_a_platform_that_is_up(shared: Checkout, document: Path) -> None:
     await walk(shared, document)
 
 
 def test_what_is_not_run_has_a_reason() -> None:
-    left_out = [b for d in (README, *DOCUMENTS) for b in blocks_of(d) if "no-test" in b.options]
+    here = [d for d in (README, *DOCUMENTS) if d.name not in ELSEWHERE]
+    left_out = [b for d in here for b in blocks_of(d) if "no-test" in b.options]
     for block in left_out:
         assert len(block.options.get("reason", "").split()) >= 3, block.where
     assert len(left_out) <= 12, "the documents are to be run"

@@ -66,7 +66,7 @@ class Terminal:
         return len(self.text)
 
     async def shows(self, wanted: str, after: int = 0, timeout: float = 60.0) -> str:
-        """The text after a mark, once `wanted` is in it.
+        """The text after a mark, up to and with `wanted`, once that is there.
 
         Raises:
             AssertionError: when it is not in time, with what was shown.
@@ -74,7 +74,8 @@ class Terminal:
 
         def look() -> str | None:
             text = self.text[after:]
-            return text if wanted in text else None
+            before, found, _ = text.partition(wanted)
+            return before + found if found else None
 
         try:
             return await eventually(look, f"the terminal shows {wanted!r}", timeout)

@@ -9,7 +9,7 @@ import httpx
 from herma.agent_runner.authority import Authority
 from herma.agent_runner.domain.provider import Provider
 from herma.agent_runner.domain.tool import ToolRegistry
-from herma.agent_runner.notes import Notes
+from herma.agent_runner.memory import MemoryClient
 from herma.agent_runner.providers.chat_completions import ChatCompletions
 from herma.agent_runner.providers.rehearsal import Rehearsal
 from herma.agent_runner.runner import Runner
@@ -53,7 +53,7 @@ async def serve(settings: RunnerSettings, lifecycle: Lifecycle) -> None:
         runner = Runner(
             authority=Authority(authority),
             sandboxes=SandboxClient(sandbox),
-            notes=Notes(memory),
+            memory=MemoryClient(memory),
             provider=provider,
             registry=ToolRegistry(
                 {tool.name: tool for tool in CORE_TOOLS}, offered=settings.model_tools == "auto"

@@ -17,9 +17,17 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from herma.agent_runner import wire
 from herma.agent_runner.domain.ledger import Call, CallResult, CallState
-from herma.agent_runner.domain.tool import ArgumentError, Effect, Tool, ToolRegistry
+from herma.agent_runner.domain.tool import (
+    ArgumentError,
+    Effect,
+    MemoryTool,
+    SandboxTool,
+    Tool,
+    ToolRegistry,
+)
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
+from herma.agent_runner.memory import TurnMemory
 from herma.agent_runner.sandbox import SandboxClient, SessionWorkspace
 from herma.api.lease.v1 import lease_pb2
 from herma.common.errors import HermaError, Kind, LeaseLost, SandboxLost, Unavailable
@@ -41,8 +49,9 @@ class _Planned:
     call: Call
     tool: Tool
     arguments: Any
-    workspace: SessionWorkspace
-    # Where it was started by an earlier attempt, or is started now.
+    # None for a tool that needs no sandbox.
+    workspace: SessionWorkspace | None
+    # Where it was started by an earlier attempt, or is started now; empty without a sandbox.
     instance: str
     attach: bool
 
@@ -54,11 +63,13 @@ class CallStep:
         self,
         registry: ToolRegistry,
         sandboxes: SandboxClient,
+        memory: TurnMemory,
         journal: Journal,
         keeper: LeaseKeeper,
     ) -> None:
         self._registry = registry
         self._sandboxes = sandboxes
+        self._memory = memory
         self._journal = journal
         self._keeper = keeper
         self._workspace: SessionWorkspace | None = None
@@ -85,7 +96,8 @@ class CallStep:
                 parsed.append((call, *found))
             except ArgumentError as error:
                 results[call.id] = CallResult(str(error), is_error=True)
-        if parsed and self._workspace is None:
+        needs_sandbox = any(isinstance(tool, SandboxTool) for _, tool, _ in parsed)
+        if needs_sandbox and self._workspace is None:
             self._workspace = await self._sandboxes.acquire(lambda: self._keeper.turn_token)
         await self._start(parsed, results)
         planned = [
@@ -107,9 +119,9 @@ class CallStep:
     async def _start(
         self, parsed: Sequence[tuple[Call, Tool, Any]], results: dict[str, CallResult]
     ) -> None:
-        instance = self._workspace.instance if self._workspace else ""
         operations: list[lease_pb2.Operation] = []
         for call, tool, _ in parsed:
+            instance = self._instance_for(tool)
             if call.state is CallState.RUNNING:
                 if call.instance == instance:
                     continue
@@ -124,15 +136,19 @@ class CallStep:
             await self._journal.append(operations)
 
     def _plan(self, call: Call, tool: Tool, arguments: Any) -> _Planned:
-        assert self._workspace is not None
         return _Planned(
             call,
             tool,
             arguments,
-            self._workspace,
-            self._workspace.instance,
+            self._workspace if isinstance(tool, SandboxTool) else None,
+            self._instance_for(tool),
             attach=call.state is CallState.RUNNING,
         )
+
+    def _instance_for(self, tool: Tool) -> str:
+        if isinstance(tool, SandboxTool) and self._workspace is not None:
+            return self._workspace.instance
+        return ""
 
     async def _finish(self, plan: _Planned, results: dict[str, CallResult]) -> None:
         with self._tracer.start_as_current_span(
@@ -155,8 +171,13 @@ class CallStep:
         results[plan.call.id] = result
 
     async def _run(self, plan: _Planned) -> CallResult:
+        tool = plan.tool
         try:
-            return await plan.tool.run(
+            if isinstance(tool, MemoryTool):
+                return await tool.run_on_memory(plan.call.id, plan.arguments, self._memory)
+            assert isinstance(tool, SandboxTool)
+            assert plan.workspace is not None
+            return await tool.run(
                 plan.call.id, plan.arguments, plan.workspace, plan.instance, plan.attach
             )
         except SandboxLost:

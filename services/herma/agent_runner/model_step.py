@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from herma.agent_runner import wire
 from herma.agent_runner.deltas import DeltaPublisher, DeltaStream
 from herma.agent_runner.domain.ledger import Ledger
+from herma.agent_runner.domain.opening import Opening
 from herma.agent_runner.domain.prompt import render_messages
 from herma.agent_runner.domain.provider import (
     FailureClass,
@@ -25,6 +26,7 @@ from herma.agent_runner.domain.provider import (
 )
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
+from herma.api.lease.v1 import lease_pb2
 
 _MAX_TRIES = 6
 _MAX_PAUSE = 30.0
@@ -66,7 +68,7 @@ class ModelStep:
         self._attempt_context = attempt_context
         self._tracer = trace.get_tracer("herma.agent_runner")
 
-    async def ask(self, ledger: Ledger, system_prompt: str, tools: list[ToolDefinition]) -> Answered:
+    async def ask(self, ledger: Ledger, opening: Opening, tools: list[ToolDefinition]) -> Answered:
         """Records the request, then streams the answer; a transient failure is tried again.
 
         Cancelling it closes the provider's connection.
@@ -75,17 +77,18 @@ class ModelStep:
             ProviderError: when trying again is useless or was tried enough.
             LeaseLost: when the lease is.
         """
-        request = ModelRequest(self._model, render_messages(ledger, system_prompt), tools)
+        request = ModelRequest(self._model, render_messages(ledger, opening.system_prompt), tools)
         for number in range(1, _MAX_TRIES + 1):
             begin = wire.begin_message(
                 self._provider.name,
                 self._model,
-                "" if ledger.system_prompt else system_prompt,
                 {"tools": [tool.name for tool in tools], "try": number},
                 self._attempt_context,
+                opening if number == 1 else None,
             )
+            told = _told(opening) if number == 1 else []
             # Beginning a message voids the one before it.
-            message_id = (await self._journal.append([begin])).message_ids[0]
+            message_id = (await self._journal.append([begin, *told])).message_ids[0]
             try:
                 return Answered(message_id, await self._stream(ledger, message_id, request))
             except ProviderError as error:
@@ -144,3 +147,13 @@ class ModelStep:
                 raise
             finally:
                 await publisher.close()
+
+
+def _told(opening: Opening) -> list[lease_pb2.Operation]:
+    """What people are told of the recall."""
+    if opening.failed:
+        return [wire.status("Memory does not answer: this turn goes on without what was told earlier.")]
+    if not opening.recalled:
+        return []
+    noun = "memory" if opening.recalled == 1 else "memories"
+    return [wire.status(f"{opening.recalled} {noun} used", opening.recalled)]

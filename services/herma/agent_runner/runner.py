@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from datetime import UTC
 from uuid import UUID
 
 import structlog
@@ -15,14 +16,13 @@ from herma.agent_runner import wire
 from herma.agent_runner.authority import Authority
 from herma.agent_runner.call_step import CallStep
 from herma.agent_runner.deltas import DeltaStream
-from herma.agent_runner.domain.profile import Profile
-from herma.agent_runner.domain.prompt import build_system_prompt
 from herma.agent_runner.domain.provider import Provider
 from herma.agent_runner.domain.tool import ToolRegistry
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
+from herma.agent_runner.memory import MemoryClient
 from herma.agent_runner.model_step import ModelStep
-from herma.agent_runner.notes import Notes
+from herma.agent_runner.opening_step import OpeningStep
 from herma.agent_runner.sandbox import SandboxClient
 from herma.agent_runner.turn import TurnAttempt
 from herma.api.lease.v1 import lease_pb2
@@ -44,7 +44,7 @@ class Runner:
         self,
         authority: Authority,
         sandboxes: SandboxClient,
-        notes: Notes,
+        memory: MemoryClient,
         provider: Provider,
         registry: ToolRegistry,
         clock: Clock,
@@ -54,7 +54,7 @@ class Runner:
         self._authority = authority
         self._deltas = DeltaStream(authority)
         self._sandboxes = sandboxes
-        self._notes = notes
+        self._memory = memory
         self._provider = provider
         self._registry = registry
         self._clock = clock
@@ -140,7 +140,6 @@ class Runner:
 
     async def _fold(self, lease: lease_pb2.Lease, keeper: LeaseKeeper) -> None:
         profile = wire.profile_of(lease)
-        registry = self._registry.only(profile.tools)
         with self._tracer.start_as_current_span(
             f"invoke_agent {lease.profile.name}",
             context=telemetry.context_from(lease.traceparent),
@@ -157,11 +156,22 @@ class Runner:
             },
         ) as span:
             journal = Journal(self._authority, keeper, lease.last_step)
-            calls = CallStep(registry, self._sandboxes, journal, keeper)
+            ledger = wire.ledger_of(lease)
+            registry = self._registry.only(profile.tools)
+            if not ledger.is_trusted:
+                registry = registry.untrusted()
+            memory = self._memory.of(lambda: keeper.turn_token)
+            calls = CallStep(registry, self._sandboxes, memory, journal, keeper)
             attempt = TurnAttempt(
-                ledger=wire.ledger_of(lease),
-                system_prompt=self._prompt_builder(
-                    profile, lease.instructions, keeper, tools=bool(registry.definitions)
+                ledger=ledger,
+                opening=OpeningStep(
+                    memory,
+                    profile.persona,
+                    lease.instructions,
+                    self._clock,
+                    lease.turn.created_at.ToDatetime(UTC),
+                    tools=bool(registry.definitions),
+                    with_memory=registry.has_memory,
                 ),
                 registry=registry,
                 model=ModelStep(
@@ -186,21 +196,6 @@ class Runner:
                 await self._end_turn(keeper)
             # Within the span, so that the line names its trace.
             _log.info("attempt ended", exit_reason=reason)
-
-    def _prompt_builder(
-        self, profile: Profile, instructions: str, keeper: LeaseKeeper, *, tools: bool
-    ) -> Callable[[], Awaitable[str]]:
-        async def build() -> str:
-            notes = await self._notes.snapshot(keeper.turn_token)
-            return build_system_prompt(
-                profile.persona,
-                notes,
-                self._clock.now(),
-                instructions=instructions,
-                tools=tools,
-            )
-
-        return build
 
     async def _end_turn(self, keeper: LeaseKeeper) -> None:
         try:

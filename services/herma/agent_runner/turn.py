@@ -9,7 +9,7 @@ the runner drains, it gives the lease back at the next step boundary; another ru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from herma.agent_runner.domain.tool import ToolRegistry
 from herma.agent_runner.journal import Journal
 from herma.agent_runner.lease_keeper import LeaseKeeper
 from herma.agent_runner.model_step import Answered, ModelStep
+from herma.agent_runner.opening_step import OpeningStep
 from herma.common.errors import DeadlineExceeded, HermaError, LeaseLost, Unavailable
 from herma.common.logs import logger
 
@@ -40,7 +41,7 @@ class TurnAttempt:
     def __init__(
         self,
         ledger: Ledger,
-        system_prompt: Callable[[], Awaitable[str]],
+        opening: OpeningStep,
         registry: ToolRegistry,
         model: ModelStep,
         calls: CallStep,
@@ -50,7 +51,7 @@ class TurnAttempt:
         draining: asyncio.Event,
     ) -> None:
         self._ledger = ledger
-        self._system_prompt = system_prompt
+        self._opening = opening
         self._registry = registry
         self._model = model
         self._calls = calls
@@ -96,16 +97,17 @@ class TurnAttempt:
                 return end.exit_reason if end.state == "completed" else await self._end(end)
 
     async def _ask_model(self) -> End | None:
-        system_prompt = self._ledger.system_prompt or await self._system_prompt()
+        opening = await self._interruptible(self._opening.prepare(self._ledger))
+        if self._ledger.is_trusted:
+            self._ledger = self._ledger.with_opening(opening.system_prompt, opening.context)
         try:
             answered = await self._interruptible(
-                self._model.ask(self._ledger, system_prompt, self._registry.definitions)
+                self._model.ask(self._ledger, opening, self._registry.definitions)
             )
         except ProviderError as error:
             too_long = error.failure is FailureClass.CONTEXT
             reason = "context_overflow" if too_long else "provider_exhausted"
             return End("failed", reason, error.message)
-        self._ledger = replace(self._ledger, system_prompt=system_prompt)
         return await self._append_answer(answered)
 
     async def _append_answer(self, answered: Answered) -> End | None:

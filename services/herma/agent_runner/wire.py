@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from herma.agent_runner.domain.ledger import Call, CallResult, CallState, Ledger, Message
+from herma.agent_runner.domain.opening import Opening
 from herma.agent_runner.domain.profile import Profile
 from herma.agent_runner.domain.provider import ModelAnswer
 from herma.api.lease.v1 import lease_pb2
@@ -36,6 +37,7 @@ def ledger_of(lease: lease_pb2.Lease) -> Ledger:
         iterations=lease.iterations,
         max_iterations=profile_of(lease).max_iterations,
         interrupt_requested=lease.interrupt_requested,
+        is_trusted=lease.trust == "trusted",
     )
 
 
@@ -49,6 +51,7 @@ def _message(message: ledger_pb2.Message) -> Message:
             for call in message.calls
         ),
         call_id=message.call_id,
+        context=message.context if message.HasField("context") else None,
     )
 
 
@@ -57,14 +60,20 @@ def _call_state(value: ledger_pb2.CallState.ValueType) -> CallState:
 
 
 def begin_message(
-    provider: str, model: str, system_prompt: str, parameters: dict[str, Any], attempt_context: str
+    provider: str,
+    model: str,
+    parameters: dict[str, Any],
+    attempt_context: str,
+    opening: Opening | None,
 ) -> lease_pb2.Operation:
-    """A model call is about to be made."""
+    """A model call is about to be made; with `opening`, what the turn's requests are built from."""
     return lease_pb2.Operation(
         begin_message=lease_pb2.BeginMessage(
             provider=provider,
             model=model,
-            system_prompt=system_prompt,
+            system_prompt=_valid(opening.recorded_prompt) if opening else "",
+            provisional_prompt=opening.is_provisional if opening else False,
+            turn_context=None if opening is None or opening.context is None else _valid(opening.context),
             parameters=json.dumps(parameters, sort_keys=True).encode(),
             attempt_context=attempt_context,
         )
@@ -134,9 +143,9 @@ def complete_call(call_id: str, result: CallResult) -> lease_pb2.Operation:
     )
 
 
-def status(text: str) -> lease_pb2.Operation:
-    """A line for people."""
-    return lease_pb2.Operation(status=lease_pb2.Status(text=text))
+def status(text: str, recalled: int | None = None) -> lease_pb2.Operation:
+    """A line for people; `recalled` when it tells how many memories the turn uses."""
+    return lease_pb2.Operation(status=lease_pb2.Status(text=text, recalled=recalled))
 
 
 def finish(state: str, exit_reason: str, error: str) -> lease_pb2.Finish:

@@ -46,9 +46,11 @@ def find_platform() -> tuple[str, str]:
     if up is None and not url:
         raise ApiError("Herma is not up here: run `herma up`, or set HERMA_URL and HERMA_API_KEY")
     key_file = folder / "admin.key"
-    if not key and not key_file.exists():
+    # The operator's key of this folder is for the platform of this folder, and goes nowhere else.
+    foreign = url and url.rstrip("/") != (up or {}).get("http")
+    if not key and (foreign or not key_file.exists()):
         raise ApiError("there is no key: set HERMA_API_KEY")
-    return url or (up or {})["http"], key or key_file.read_text().strip()
+    return (url or (up or {})["http"]).rstrip("/"), key or key_file.read_text().strip()
 
 
 class _Away(Exception):

@@ -45,6 +45,9 @@ def configure_logs(service: str, level: str = "INFO") -> None:
     root.setLevel(level.upper())
     for noisy in ("httpx", "httpcore", "asyncio", "uvicorn.access", "opentelemetry"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # A stream that its reader leaves is closed outside of its context, which is told as an error, but
+    # is none.
+    logging.getLogger("opentelemetry.context").setLevel(logging.CRITICAL)
 
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:

@@ -134,18 +134,6 @@ class Authority:
         )
         return found
 
-    async def list_profile_names(
-        self, caller: ledger_pb2.Caller, name: str = ""
-    ) -> list[session_pb2.ProfileName]:
-        """The caller's profiles by name; with `name` only that one, if there is one."""
-        response = await self._peer.call(
-            self._sessions.ListProfileNames,
-            session_pb2.ListProfileNamesRequest(caller=caller, name=name),
-            timeout=_TIMEOUT,
-            retry=True,
-        )
-        return list(response.profiles)
-
     async def get_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> ledger_pb2.Turn:
         """Reads a turn."""
         response = await self._peer.call(

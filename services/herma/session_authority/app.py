@@ -31,7 +31,6 @@ from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
-from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
@@ -47,7 +46,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
     new_id = UuidV7Factory()
     database = Database(settings.database_url.get_secret_value(), size=settings.database_pool_size)
     await database.open()
-    belfry = Belfry(database)
+    belfry = Belfry(database, str(new_id()))
     leases = LeaseStore(database, new_id, timedelta(seconds=settings.lease_ttl_seconds))
     deltas = DeltaWriter(database, belfry.ring_session)
     signer = TurnTokenSigner(settings.turn_token_key.get_secret_value().encode())
@@ -65,7 +64,6 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         _apis(
             SessionServicer(
                 SessionStore(database, new_id),
-                ProfileNameStore(database),
                 Deletions(DeletionStore(database, new_id), belfry),
                 Subscriptions(EventLog(database), belfry),
                 belfry,

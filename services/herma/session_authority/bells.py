@@ -9,7 +9,6 @@ tenant data.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from uuid import UUID
 
@@ -87,11 +86,15 @@ class SessionBell:
 
 
 class Belfry:
-    """All bells of one replica, and their link to the others."""
+    """All bells of one replica, and their link to the others.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        replica: Names this replica among those of its database; no spaces.
+    """
+
+    def __init__(self, database: Database, replica: str) -> None:
         self._database = database
-        self._name = secrets.token_hex(6)
+        self._replica = replica
         self.work = Bell()
         self.signals = Bell()
         self._sessions: dict[UUID, tuple[Bell, int]] = {}
@@ -138,7 +141,7 @@ class Belfry:
         sender, _, session = payload.partition(" ")
         if not sender:
             self.ring_all()
-        elif sender == self._name:
+        elif sender == self._replica:
             return
         elif channel == WORK:
             self.work.ring_one()
@@ -153,7 +156,7 @@ class Belfry:
             entry[0].ring()
 
     def _send(self, channel: str, session: str = "") -> None:
-        self._out.add((channel, f"{self._name} {session}"))
+        self._out.add((channel, f"{self._replica} {session}"))
         self._some.set()
 
     async def run(self) -> None:

@@ -19,7 +19,6 @@ from herma.session_authority.deletion import Deletions
 from herma.session_authority.domain import admission
 from herma.session_authority.paging import from_token, page_size, to_token
 from herma.session_authority.store.identities import IdentityStore
-from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -30,13 +29,11 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
     def __init__(
         self,
         sessions: SessionStore,
-        profile_names: ProfileNameStore,
         deletions: Deletions,
         subscriptions: Subscriptions,
         belfry: Belfry,
     ) -> None:
         self._sessions = sessions
-        self._profile_names = profile_names
         self._deletions = deletions
         self._subscriptions = subscriptions
         self._belfry = belfry
@@ -147,15 +144,6 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self._belfry.ring_session(turn.session_id)
         self._belfry.ring_work()
         return session_pb2.InterruptTurnResponse(turn=wire.turn_message(turn))
-
-    async def ListProfileNames(  # noqa: N802
-        self, request: session_pb2.ListProfileNamesRequest, context: Any
-    ) -> session_pb2.ListProfileNamesResponse:
-        admission.check_line(request.name, "name", admission.MAX_KEY)
-        found = await self._profile_names.list(wire.caller_of(request.caller), request.name)
-        return session_pb2.ListProfileNamesResponse(
-            profiles=[wire.profile_name_message(profile) for profile in found]
-        )
 
     async def Subscribe(  # noqa: N802
         self, request: session_pb2.SubscribeRequest, context: Any

@@ -9,7 +9,7 @@ from uuid import UUID
 from herma.common.errors import CursorOutOfRange
 from herma.session_authority.bells import Belfry
 from herma.session_authority.domain.model import Caller, Delta, Event
-from herma.session_authority.store.events import DeltaCursor, EventLog
+from herma.session_authority.store.events import READ_AT_MOST, DeltaCursor, EventLog
 
 # How long a lost ring may delay an event.
 _POLL_SECONDS = 2.0
@@ -69,7 +69,9 @@ class Subscriptions:
                         return
                 # Who is woken twice for nothing may follow a session that is gone.
                 idle = not events and not deltas
-                if idle:
+                # What comes after this read rings after the ticket. Only text that the read did not ask
+                # for, or events that it had no room for, may be there already.
+                if not (events and (cursor is not None or len(events) == READ_AT_MOST)):
                     await bell.wait(ticket, _POLL_SECONDS)
 
 

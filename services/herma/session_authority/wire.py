@@ -26,7 +26,6 @@ from herma.session_authority.domain.model import (
     Event,
     Lease,
     Message,
-    ProfileName,
     Session,
     Turn,
     TurnState,
@@ -132,6 +131,7 @@ def message_message(message: Message) -> ledger_pb2.Message:
         calls=[call_message(call) for call in message.calls],
         call_id=str(message.call_id) if message.call_id else "",
         created_at=timestamp(message.created_at),
+        context=message.context,
     )
 
 
@@ -163,11 +163,6 @@ def target_of(request: session_pb2.SubmitRequest) -> UUID | NewSession:
     if request.session_id:
         raise InvalidArgument("two targets", fields={"new_session": "excludes session_id"})
     return new_session_of(request.new_session)
-
-
-def profile_name_message(profile: ProfileName) -> session_pb2.ProfileName:
-    """A profile by name."""
-    return session_pb2.ProfileName(name=profile.name, created_at=timestamp(profile.created_at))
 
 
 def session_message(session: Session) -> session_pb2.Session:
@@ -231,6 +226,7 @@ def lease_message(lease: Lease, turn_token: str, ttl_seconds: float) -> lease_pb
         iterations=lease.iterations,
         interrupt_requested=lease.interrupt_requested,
         instructions=lease.instructions,
+        trust=lease.trust,
     )
     message.ttl.FromMilliseconds(int(ttl_seconds * 1000))
     return message
@@ -307,6 +303,8 @@ def _operation(message: lease_pb2.Operation) -> ops.Operation:
             _storable(begin.system_prompt),
             begin.parameters.decode() or "{}",
             begin.attempt_context,
+            _storable(begin.turn_context) if begin.HasField("turn_context") else None,
+            begin.provisional_prompt,
         )
     if kind == "discard_message":
         discard = message.discard_message
@@ -331,7 +329,9 @@ def _operation(message: lease_pb2.Operation) -> ops.Operation:
             complete.details.decode(),
         )
     if kind == "status":
-        return ops.Status(_storable(message.status.text))
+        status = message.status
+        recalled = status.recalled if status.HasField("recalled") else None
+        return ops.Status(_storable(status.text), recalled)
     raise InvalidArgument("an operation is empty", fields={"operations": "one kind each"})
 
 

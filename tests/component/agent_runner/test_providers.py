@@ -14,6 +14,7 @@ from tests.support.model_server import (
     malformed,
     text,
 )
+from tests.support.tcp_proxy import FaultProxy
 
 from herma.agent_runner.domain.provider import (
     FailureClass,
@@ -184,3 +185,14 @@ async def test_rehearsal_is_deterministic_and_says_what_it_is() -> None:
     assert isinstance(final, ModelAnswer)
     assert not final.calls
     assert "hi" in final.content
+
+
+async def test_calls_share_a_connection(scripted: ScriptedModelServer) -> None:
+    with FaultProxy(scripted.base_url.removesuffix("/v1")) as proxy:
+        async with httpx.AsyncClient(timeout=1.0) as client:
+            url = f"http://{proxy.address}/v1"
+            provider = ChatCompletions(client, url, "scripted", scripted.api_key)
+            for _ in range(3):
+                items = [item async for item in provider.stream(request("TEXT"))]
+                assert isinstance(items[-1], ModelAnswer)
+        assert proxy.accepted == 1

@@ -471,6 +471,7 @@ async def test_a_session_of_another_profile_is_refused(
 
 
 async def test_models_are_profiles(client: httpx.AsyncClient) -> None:
-    model = {"id": "default", "object": "model", "created": 1_767_000_000, "owned_by": "herma"}
-    assert (await client.get("/v1/models")).json() == {"object": "list", "data": [model]}
-    assert (await client.get("/v1/models/default")).json() == model
+    model = {"id": "one", "object": "model", "created": 1_767_000_000, "owned_by": "herma"}
+    found = (await client.get("/v1/models")).json()
+    assert found == {"object": "list", "data": [model, {**model, "id": "two"}]}
+    assert (await client.get("/v1/models/one")).json() == model

@@ -161,13 +161,15 @@ class WireAuthority(
 
     async def ListProfiles(self, request: Any, context: Any) -> Any:
         self._note(request, context)
+        if request.page_token == "more":
+            return profile_pb2.ListProfilesResponse(profiles=[_profile("two")])
         return profile_pb2.ListProfilesResponse(profiles=[_profile("one")], next_page_token="more")
 
     async def GetProfile(self, request: Any, context: Any) -> Any:
         self._note(request, context)
-        if request.name != "one":
+        if request.name not in ("one", "default"):
             raise NotFound("no such profile", reason="PROFILE_NOT_FOUND")
-        return profile_pb2.GetProfileResponse(profile=_profile("one"))
+        return profile_pb2.GetProfileResponse(profile=_profile(request.name))
 
     async def ApplyProfile(self, request: Any, context: Any) -> Any:
         self._note(request, context)
@@ -180,13 +182,6 @@ class WireAuthority(
         return session_pb2.SubmitResponse(
             turn_id=self.turn_id, session_id=self.session_id, position=0, cursor=self.cursor
         )
-
-    async def ListProfileNames(self, request: Any, context: Any) -> Any:
-        self._note(request, context)
-        response = session_pb2.ListProfileNamesResponse()
-        if request.name in ("", "default"):
-            response.profiles.add(name="default").created_at.FromSeconds(1_767_000_000)
-        return response
 
     async def GetTurn(self, request: Any, context: Any) -> Any:
         self._note(request, context)
@@ -219,4 +214,6 @@ class WireAuthority(
 def _profile(name: str) -> profile_pb2.Profile:
     """At version 3, stored by a release that knows a field more."""
     spec = {"persona": "p", "tools": ["terminal"], "max_iterations": 7, "newer": {"x": 1}}
-    return profile_pb2.Profile(id="p1", name=name, version=3, spec=json.dumps(spec).encode())
+    found = profile_pb2.Profile(id="p1", name=name, version=3, spec=json.dumps(spec).encode())
+    found.created_at.FromSeconds(1_767_000_000)
+    return found

@@ -35,7 +35,6 @@ from herma.session_authority.store.events import EventLog
 from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
-from herma.session_authority.store.profile_names import ProfileNameStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
@@ -60,9 +59,8 @@ class Authority:
         self.admin = admin
         self.database = Database(service_url, size=24)
         self.new_id = UuidV7Factory()
-        self.belfry = Belfry(self.database)
+        self.belfry = Belfry(self.database, str(self.new_id()))
         self.sessions = SessionStore(self.database, self.new_id)
-        self.profile_names = ProfileNameStore(self.database)
         self.leases = LeaseStore(self.database, self.new_id, timedelta(seconds=30))
         self.ledger = LedgerStore(self.database, self.new_id)
         self.identities = IdentityStore(self.database, self.new_id)

@@ -120,6 +120,19 @@ async def test_deleting_twice_is_harmless_and_strangers_learn_nothing(authority:
     assert await authority.everything() == before
 
 
+async def test_the_database_deletes_no_session_of_another_tenant(authority: Authority) -> None:
+    caller, session_id = await authority.session()
+    other = (await authority.owner("other")).caller
+    await authority.submit(caller, session_id)
+    before = await authority.everything()
+    for tenant in (other.tenant_id, None):
+        async with authority.database.transaction(tenant) as connection:
+            await connection.execute(
+                "SELECT authority.delete_session($1, $2)", caller.tenant_id, session_id
+            )
+    assert await authority.everything() == before
+
+
 async def test_ten_deletions_at_once_all_succeed(authority: Authority) -> None:
     caller, session_id = await authority.session()
     await lived(authority, caller, session_id)
@@ -288,3 +301,37 @@ async def test_a_thousand_waiting_turns_go_at_once(authority: Authority) -> None
             caller, lease.session_id
         )
     assert await authority.count("turns") == 0
+
+
+async def test_streamed_text_under_way_does_not_outlive_its_session(authority: Authority) -> None:
+    caller, lease = await authority.claimed()
+    message_id = (await authority.append(lease, 1, BEGIN)).message_ids[0]
+    await authority.admin.execute(
+        """
+        CREATE FUNCTION authority.hold() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NEW; END $$;
+        CREATE TRIGGER hold BEFORE INSERT ON authority.deltas
+            FOR EACH ROW EXECUTE FUNCTION authority.hold();
+        SELECT pg_advisory_lock(77);
+        """
+    )
+    authority.deltas.put(lease.tenant_id, lease.session_id, Delta(lease.turn.id, message_id, 1, 0, "t"))
+
+    async def waiting(*events: str) -> bool:
+        found: bool = await authority.admin.fetchval(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()"
+            " AND wait_event_type = 'Lock' AND wait_event = ANY($1))",
+            events,
+        )
+        return found
+
+    await eventually(lambda: waiting("advisory"), "the text is being written")
+    deleting = asyncio.create_task(authority.deletion_store.delete(caller, lease.session_id))
+
+    async def blocked_or_done() -> bool:
+        return deleting.done() or await waiting("transactionid", "tuple")
+
+    await eventually(blocked_or_done, "the deletion has come to the turn")
+    await authority.admin.execute("SELECT pg_advisory_unlock(77)")
+    await deleting
+    assert await authority.count("deltas") == 0

@@ -112,24 +112,5 @@ async def test_a_key_takes_the_session_that_it_names_as_it_is(authority: Authori
     assert other.session_id != last.session_id
 
 
-async def test_profiles_are_named_to_their_tenant(authority: Authority) -> None:
-    caller = (await authority.owner()).caller
-    (profile,) = await authority.profile_names.list(caller)
-    assert profile.name == "default"
-    assert await authority.profile_names.list(caller, "default") == [profile]
-    assert await authority.profile_names.list(caller, "nobody") == []
-    other = (await authority.owner("other")).caller
-    await authority.admin.execute(
-        "INSERT INTO authority.profiles VALUES ($1, gen_random_uuid(), 'theirs', 1)", other.tenant_id
-    )
-    await authority.admin.execute(
-        "INSERT INTO authority.profile_versions (tenant_id, profile_id, version, spec)"
-        " SELECT tenant_id, id, v, '{}' FROM authority.profiles, generate_series(1, 3) v"
-        " WHERE name = 'theirs'"
-    )
-    assert [found.name for found in await authority.profile_names.list(caller)] == ["default"]
-    assert [found.name for found in await authority.profile_names.list(other)] == ["default", "theirs"]
-
-
 def _ids(caller: Caller) -> tuple[UUID, UUID]:
     return caller.tenant_id, caller.principal_id

@@ -46,6 +46,8 @@ class Message:
     turn_id: str
     calls: tuple[Call, ...] = ()
     call_id: str = ""
+    # Of a user message: what the model reads beside it; None when nothing was decided yet.
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,26 @@ class Ledger:
     iterations: int
     max_iterations: int
     interrupt_requested: bool
+    # Of the turn's input: an untrusted turn gets no notes and no recall.
+    is_trusted: bool = True
+
+    @property
+    def input(self) -> Message | None:
+        """The user message that the turn works on."""
+        return next(
+            (m for m in reversed(self.messages) if m.role == "user" and m.turn_id == self.turn_id), None
+        )
+
+    def with_opening(self, system_prompt: str, context: str | None) -> Ledger:
+        """After what the turn's requests are built from was appended."""
+        found = self.input
+        if context is None or found is None:
+            return replace(self, system_prompt=system_prompt)
+        messages = [
+            replace(message, context=context) if message is found else message
+            for message in self.messages
+        ]
+        return replace(self, system_prompt=system_prompt, messages=tuple(messages))
 
     def with_answer(self, content: str, calls: Sequence[Call]) -> Ledger:
         """After the model's answer was appended."""

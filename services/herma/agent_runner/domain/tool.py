@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
 from herma.agent_runner.domain.ledger import CallResult
+from herma.agent_runner.domain.memory import MemoryAccess
 from herma.agent_runner.domain.provider import ToolDefinition
 
 
@@ -66,18 +67,33 @@ class FileContent:
     size: int
 
 
+@runtime_checkable
 class Tool(Protocol):
-    """One tool."""
+    """One tool, as the model sees it and policy judges it."""
 
     name: str
     description: str
     arguments: type[BaseModel]
     effect: Effect
 
+
+@runtime_checkable
+class SandboxTool(Tool, Protocol):
+    """A tool that works in the session's sandbox."""
+
     async def run(
         self, call_id: str, arguments: Any, workspace: Workspace, instance: str, attach: bool
     ) -> CallResult:
         """Runs the call, or with `attach` joins what an earlier attempt started on `instance`."""
+        ...
+
+
+@runtime_checkable
+class MemoryTool(Tool, Protocol):
+    """A tool that works on memory: it needs no sandbox, and untrusted turns do not have it."""
+
+    async def run_on_memory(self, call_id: str, arguments: Any, memory: MemoryAccess) -> CallResult:
+        """Runs the call; under the same call id it takes effect once."""
         ...
 
 
@@ -114,8 +130,21 @@ class ToolRegistry:
         """A registry of these tools alone; None for all."""
         if names is None:
             return self
-        tools = {name: tool for name, tool in self._tools.items() if name in names}
+        return self._with({name: tool for name, tool in self._tools.items() if name in names})
+
+    def untrusted(self) -> ToolRegistry:
+        """The tools of a turn on untrusted input."""
+        return self._with(
+            {name: tool for name, tool in self._tools.items() if not isinstance(tool, MemoryTool)}
+        )
+
+    def _with(self, tools: Mapping[str, Tool]) -> ToolRegistry:
         return ToolRegistry(tools, offered=self._offered)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the model is offered a tool that works on memory."""
+        return self._offered and any(isinstance(tool, MemoryTool) for tool in self._tools.values())
 
     def parse(self, name: str, arguments: str, *, started: bool = False) -> tuple[Tool, BaseModel]:
         """The tool and its validated arguments; `started` for a call that runs already.

@@ -1,13 +1,14 @@
 """`rehearsal`: runs the platform without any key.  It is not a model and says so.
 
-Deterministic.  Of the user's message it understands lines of three forms, each one tool call:
+Deterministic.  Of the user's message it understands lines of four forms, each one tool call:
 
 - `$ COMMAND` runs a command;
 - `read PATH` reads a file;
-- `write PATH: TEXT` writes one.
+- `write PATH: TEXT` writes one;
+- `remember: TEXT` stores a fact, which later sessions recall.
 
 Without such a line it runs one harmless command, so that a first turn exercises every part.  Then it
-answers with the results, streamed word by word.
+answers with the results and with what was recalled, streamed word by word.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from herma.agent_runner.domain.provider import (
     TextDelta,
     WantedCall,
 )
+from herma.agent_runner.domain.recollection import split_recalled
 
 _LABEL = "Rehearsal (no model is configured)."
 _DEFAULT = 'echo "hello from $(hostname) as $(id -un) in $(pwd)"'
@@ -47,13 +49,10 @@ class Rehearsal:
             for message in request.messages[last_user + 1 :]
             if message["role"] == "tool"
         ]
+        words, recalled = split_recalled(str(request.messages[last_user]["content"]))
         offered = {tool.name for tool in request.tools}
         if not results and not _has_answer(request.messages[last_user + 1 :]):
-            calls = [
-                call
-                for call in _calls(str(request.messages[last_user]["content"]))
-                if call.tool in offered
-            ]
+            calls = [call for call in _calls(words) if call.tool in offered]
             if calls:
                 text = f"{_LABEL} I run {len(calls)} call{'s' if len(calls) > 1 else ''}."
                 for word in re.findall(r"\S+\s*", text):
@@ -61,7 +60,9 @@ class Rehearsal:
                 yield ModelAnswer(text, calls, _usage(request, text), "tool_calls", model=self.model)
                 return
         shown = "\n".join(results) if results else "There is no tool to run."
-        text = f"{_LABEL} The sandbox answered:\n{shown}"
+        text = f"{_LABEL} The tools answered:\n{shown}"
+        if recalled:
+            text += "\nI was reminded of:\n" + "\n".join(recalled)
         for word in re.findall(r"\S+\s*", text):
             yield TextDelta(word)
         yield ModelAnswer(text, (), _usage(request, text), "stop", model=self.model)
@@ -79,6 +80,8 @@ def _calls(content: str) -> list[WantedCall]:
             wanted.append(("terminal", {"command": line[2:]}))
         elif line.startswith("read "):
             wanted.append(("read_file", {"path": line[5:].strip()}))
+        elif line.startswith("remember: ") and line[10:].strip():
+            wanted.append(("memory", {"action": "remember", "text": line[10:].strip()[:1_000]}))
         elif match := _WRITE.fullmatch(line):
             wanted.append(("write_file", {"path": match["path"], "content": match["text"]}))
     if not wanted:

@@ -22,8 +22,8 @@ def check_provider(scene: Scene) -> Iterator[Finding]:
         yield note("provider", "the platform is elsewhere: its provider is set there")
         return
     line = provider_line(ModelChoice.AUTO)
-    if scene.up is not None and scene.up.get("model", line) != line:
-        # `herma up --model` chose another one than this environment names.
+    if scene.up is not None and scene.up.get("model_choice", ModelChoice.AUTO) != ModelChoice.AUTO:
+        # `herma up --model` chose it, so this environment says nothing about it.
         yield ok("provider", str(scene.up["model"]))
         return
     environment = scene.environment

@@ -115,6 +115,8 @@ async def _ask(service: Mapping[str, Any]) -> str:
         async with asyncio.timeout(_SECONDS):
             if name.startswith("gateway"):
                 serves = await http_serves(f"http://{address}/readyz")
+            elif name == "local-model":
+                serves = await http_serves(f"http://{address}/health")
             elif name == "postgres":
                 serves = await _listens(address)
             else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from opentelemetry import metrics, trace
+from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from herma.common import telemetry
@@ -22,6 +21,7 @@ from herma.common.errors import (
 )
 from herma.common.logs import logger
 from herma.common.rpc.caller import CallingService, set_caller
+from herma.common.rpc.durations import CallDurations
 from herma.common.rpc.identity import SERVICE_KEY, ServiceIdentity
 from herma.common.rpc.status import code_of, to_status
 from herma.common.turn_token import TURN_TOKEN_KEY
@@ -57,10 +57,7 @@ class GuardInterceptor(_Base):
         self._callers = callers
         self._untraced = untraced
         self._tracer = trace.get_tracer("herma.rpc")
-        # Of every call, also of those that no trace asked for.  OpenTelemetry RPC conventions.
-        self._duration = metrics.get_meter("herma.rpc").create_histogram(
-            "rpc.server.call.duration", unit="s", description="How long a served call took."
-        )
+        self._durations = CallDurations()
 
     async def intercept_service(
         self,
@@ -116,36 +113,24 @@ class GuardInterceptor(_Base):
         self, method: str, metadata: Mapping[str, str], context: Any
     ) -> AsyncIterator[None]:
         refusal: HermaError | None = None
-        status = "CANCELLED"
-        began = time.monotonic()
-        try:
-            with self._span(method, metadata) as span:
-                try:
-                    self._admit(method, metadata, context)
-                    yield
-                    status = "OK"
-                    return
-                except HermaError as error:
-                    refusal = error
-                except (asyncio.CancelledError, GeneratorExit, grpc.aio.AbortError):
-                    raise
-                except Exception as error:  # noqa: BLE001  # the one place that catches all
-                    _log.exception("an RPC failed unexpectedly", rpc=method)
-                    refusal = Internal("internal error; see the service's log")
-                    refusal.__cause__ = error
-                status = code_of(refusal).name
-                span.set_attribute("error.type", refusal.reason)
-                if refusal.kind in (Kind.INTERNAL, Kind.UNAVAILABLE):
-                    span.set_status(Status(StatusCode.ERROR, refusal.reason))
-        finally:
-            self._duration.record(
-                time.monotonic() - began,
-                {
-                    "rpc.system.name": "grpc",
-                    "rpc.method": method.lstrip("/"),
-                    "rpc.status_code": status,
-                },
-            )
+        with self._durations.of(method) as served, self._span(method, metadata) as span:
+            try:
+                self._admit(method, metadata, context)
+                yield
+                served.status = "OK"
+                return
+            except HermaError as error:
+                refusal = error
+            except (asyncio.CancelledError, GeneratorExit, grpc.aio.AbortError):
+                raise
+            except Exception as error:  # noqa: BLE001  # the one place that catches all
+                _log.exception("an RPC failed unexpectedly", rpc=method)
+                refusal = Internal("internal error; see the service's log")
+                refusal.__cause__ = error
+            served.status = code_of(refusal).name
+            span.set_attribute("error.type", refusal.reason)
+            if refusal.kind in (Kind.INTERNAL, Kind.UNAVAILABLE):
+                span.set_status(Status(StatusCode.ERROR, refusal.reason))
         await context.abort_with_status(to_status(refusal))
 
     def _admit(self, method: str, metadata: Mapping[str, str], context: Any) -> None:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Request, Response
 from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2
 from herma.common import telemetry
-from herma.common.errors import InvalidArgument, NotFound
+from herma.common.errors import InvalidArgument
 from herma.gateway.auth import visitor_of
 from herma.gateway.authority import Authority
 from herma.gateway.completions.answer import Listener, WholeAnswer, streamed_answer
@@ -87,8 +87,7 @@ async def _check_session(
     session = await authority.get_session(caller, conversation.session_id)
     if session.profile == conversation.profile:
         return
-    if not await authority.list_profile_names(caller, conversation.profile):
-        raise NotFound(f"no profile {conversation.profile!r}", reason="PROFILE_NOT_FOUND")
+    await authority.profiles.get(caller, conversation.profile)
     raise InvalidArgument(
         "the session is another model's", fields={"model": f"the session's is {session.profile!r}"}
     )

@@ -108,6 +108,8 @@ class Message:
     created_at: datetime
     call_id: UUID | None = None
     calls: Sequence[Call] = ()
+    # Of a user message: what the model reads beside it; None when nothing was decided yet.
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +162,6 @@ class Profile:
     name: str
     version: int
     spec: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileName:
-    """A profile, as one chooses it."""
-
-    name: str
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

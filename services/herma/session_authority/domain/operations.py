@@ -16,13 +16,19 @@ MAX_CALLS = 64
 
 @dataclass(frozen=True, slots=True)
 class BeginMessage:
-    """A model call is about to be made."""
+    """A model call is about to be made.
+
+    `turn_context` is what the turn's requests say beside the user's message; None leaves what is
+    recorded.  A provisional prompt holds for this turn alone.
+    """
 
     provider: str
     model: str
     system_prompt: str
     parameters: str
     attempt_context: str
+    turn_context: str | None = None
+    provisional_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +91,10 @@ class CompleteCall:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A line for people."""
+    """A line for people.  `recalled` is set when it tells how many memories the turn uses."""
 
     text: str
+    recalled: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

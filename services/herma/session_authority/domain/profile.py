@@ -24,7 +24,7 @@ MAX_PERSONA = 20_000
 MAX_MODEL = 200
 MAX_ITERATIONS = 500
 # The built-in tools. The runner's are the same; a test holds the two together.
-TOOLS = ("read_file", "terminal", "write_file")
+TOOLS = ("memory", "read_file", "terminal", "write_file")
 
 # A persona of the widest characters, all escaped, and the rest.
 _MAX_BYTES = 256 * 1024

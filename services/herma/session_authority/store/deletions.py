@@ -2,7 +2,7 @@
 
 Invariant: once a session's row is gone nothing of it is left but answers kept by idempotency key, which
 are ids and digests.  Whoever writes to a session holds its row, or a lock on its turn's; both are taken
-here first, so nothing is written behind the deletion.
+before anything is deleted, so nothing is written behind the deletion.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from herma.common.errors import NotFound
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
 from herma.session_authority.domain.model import Caller, TurnState
@@ -18,29 +19,6 @@ from herma.session_authority.store.idempotency import claim_key, store_answer
 from herma.session_authority.store.locked_session import LockedSession, lock_session
 
 _OPERATION = "DeleteSession"
-
-# In an order that foreign keys allow.
-_CONTENT = (
-    """
-    DELETE FROM authority.deltas d USING authority.model_calls m, authority.turns t
-    WHERE d.tenant_id = $1 AND m.tenant_id = $1 AND t.tenant_id = $1 AND t.session_id = $2
-      AND m.turn_id = t.id AND d.message_id = m.message_id
-    """,
-    "DELETE FROM authority.leases WHERE tenant_id = $1 AND session_id = $2",
-    """
-    DELETE FROM authority.steps s USING authority.turns t
-    WHERE s.tenant_id = $1 AND t.tenant_id = $1 AND t.session_id = $2 AND s.turn_id = t.id
-    """,
-    """
-    DELETE FROM authority.model_calls m USING authority.turns t
-    WHERE m.tenant_id = $1 AND t.tenant_id = $1 AND t.session_id = $2 AND m.turn_id = t.id
-    """,
-    "DELETE FROM authority.calls WHERE tenant_id = $1 AND session_id = $2",
-    "DELETE FROM authority.messages WHERE tenant_id = $1 AND session_id = $2",
-    "DELETE FROM authority.events WHERE tenant_id = $1 AND session_id = $2",
-    "DELETE FROM authority.turns WHERE tenant_id = $1 AND session_id = $2",
-    "DELETE FROM authority.sessions WHERE tenant_id = $1 AND id = $2",
-)
 
 
 class DeletionStore:
@@ -59,9 +37,14 @@ class DeletionStore:
             NotFound: when the session is not the caller's.
         """
         async with self._database.transaction(caller.tenant_id) as connection:
-            if await _was_deleted(connection, caller, session_id):
-                return False
-            session = await lock_session(connection, caller.tenant_id, session_id, caller.principal_id)
+            try:
+                session = await lock_session(
+                    connection, caller.tenant_id, session_id, caller.principal_id
+                )
+            except NotFound:
+                if await _was_deleted(connection, caller, session_id):
+                    return False
+                raise
             leased: UUID | None = await connection.fetchval(
                 """
                 UPDATE authority.turns t SET interrupt_requested = true
@@ -101,14 +84,7 @@ class DeletionStore:
             if await claim_key(connection, tenant, principal, _OPERATION, key, digest) is not None:
                 return
             await lock_session(connection, tenant, session_id, principal)
-            # Streamed text is written under a lock on the turn, not on the session.
-            await connection.execute(
-                "SELECT FROM authority.turns WHERE tenant_id = $1 AND session_id = $2 FOR UPDATE",
-                tenant,
-                session_id,
-            )
-            for statement in _CONTENT:
-                await connection.execute(statement, tenant, session_id)
+            await connection.execute("SELECT authority.delete_session($1, $2)", tenant, session_id)
             await store_answer(connection, tenant, principal, _OPERATION, key, {})
 
     async def _end_unleased(self, session: LockedSession, leased: UUID | None) -> None:

@@ -10,6 +10,9 @@ from herma.common.errors import NotFound
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.model import Caller, Delta, Event
 
+# Events of one read; fewer mean that there were no more.
+READ_AT_MOST = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Vantage:
@@ -90,7 +93,7 @@ class EventLog:
         *,
         suspect: bool = False,
     ) -> tuple[Sequence[Event], Sequence[Delta]]:
-        """Events after a seq, and the text of the open message after the cursor.
+        """Events after a seq, at most `READ_AT_MOST`, and the open message's text after the cursor.
 
         Args:
             suspect: The session may have been deleted: if there is nothing, look whether it has.
@@ -103,11 +106,12 @@ class EventLog:
             rows = await connection.fetch(
                 """
                 SELECT seq, kind, turn_id, at, data FROM authority.events
-                WHERE tenant_id = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT 500
+                WHERE tenant_id = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4
                 """,
                 tenant_id,
                 session_id,
                 after,
+                READ_AT_MOST,
             )
             if cursor is not None:
                 deltas = await _read_deltas(connection, tenant_id, cursor)

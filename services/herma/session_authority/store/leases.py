@@ -291,8 +291,9 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
                t.last_step, t.iterations, t.interrupt_requested, t.open_message_id,
                t.attempt_context, p.name AS profile_name, v.spec, s.instructions,
-               -- A prompt that was built under another version of the profile is built anew.
-               CASE WHEN s.prompt_profile_version = t.profile_version THEN s.system_prompt
+               -- Else it is built anew.
+               CASE WHEN s.prompt_profile_version = t.profile_version
+                         AND coalesce(s.system_prompt_turn = t.id, true) THEN s.system_prompt
                END AS system_prompt
         FROM authority.leases l
         JOIN authority.sessions s ON s.tenant_id = l.tenant_id AND s.id = l.session_id

@@ -150,6 +150,9 @@ class _StepWriter:
         if operation.system_prompt:
             session.new_system_prompt = operation.system_prompt
             session.new_prompt_version = self.turn.profile_version
+            session.new_prompt_turn = self.turn.id if operation.provisional_prompt else None
+        if operation.turn_context is not None:
+            await self._keep_context(operation.turn_context)
         message_id = self.new_id()
         await session.connection.execute(
             _BEGIN,
@@ -173,6 +176,21 @@ class _StepWriter:
                 "provider": operation.provider,
                 "model": operation.model,
             },
+        )
+
+    async def _keep_context(self, context: str) -> None:
+        await self.session.connection.execute(
+            """
+            UPDATE authority.messages SET context = $4
+            WHERE tenant_id = $1 AND context IS NULL AND id = (
+                SELECT id FROM authority.messages
+                WHERE tenant_id = $1 AND session_id = $2 AND turn_id = $3 AND role = 'user'
+                ORDER BY position DESC LIMIT 1)
+            """,
+            self.session.tenant_id,
+            self.session.id,
+            self.turn.id,
+            context,
         )
 
     @write.register
@@ -301,7 +319,10 @@ class _StepWriter:
 
     @write.register
     async def _(self, operation: Status) -> None:
-        self.session.emit("status", self.turn.id, {"text": operation.text})
+        data: dict[str, object] = {"text": operation.text}
+        if operation.recalled is not None:
+            data["recalled"] = operation.recalled
+        self.session.emit("status", self.turn.id, data)
 
     @write.register
     async def _(self, operation: Finish) -> None:

@@ -33,6 +33,7 @@ _FLUSH = """
     UPDATE authority.sessions s
     SET last_seq = $7, last_position = $8, epoch = $9, system_prompt = coalesce($10, system_prompt),
         prompt_profile_version = CASE WHEN $10::text IS NULL THEN prompt_profile_version ELSE $11 END,
+        system_prompt_turn = CASE WHEN $10::text IS NULL THEN system_prompt_turn ELSE $12 END,
         runnable_since = CASE WHEN waiting.leased OR waiting.attempt IS NULL THEN NULL
                               ELSE coalesce(s.runnable_since, now()) END,
         runnable_class = CASE WHEN waiting.attempt > 0 THEN 0 ELSE 1 END
@@ -60,9 +61,11 @@ class LockedSession:
     last_seq: int
     last_position: int
     epoch: int
-    # A prompt to store (None keeps the stored one), and the profile's version that it was built under.
+    # A prompt to store (None keeps the stored one), the profile's version that it was built under, and
+    # the only turn that it holds for (None when it holds for the session).
     new_system_prompt: str | None = None
     new_prompt_version: int = 0
+    new_prompt_turn: UUID | None = None
     _events: list[tuple[int, str, UUID, str]] = field(default_factory=list)
 
     def emit(self, kind: str, turn_id: UUID, data: Mapping[str, object]) -> int:
@@ -101,6 +104,7 @@ class LockedSession:
             self.epoch,
             self.new_system_prompt,
             self.new_prompt_version,
+            self.new_prompt_turn,
         )
         return is_runnable
 

@@ -89,6 +89,7 @@ def messages_of(rows: Iterable[Row], calls: Iterable[Call]) -> list[Message]:
             created_at=row["created_at"],
             call_id=row["call_id"],
             calls=tuple(by_message.get(row["id"], ())),
+            context=row["context"],
         )
         for row in rows
     ]

@@ -15,7 +15,8 @@ async def read_messages(
     """Messages after a position, in order, with their calls."""
     rows = await connection.fetch(
         """
-        SELECT id, turn_id, position, role, content, call_id, created_at FROM authority.messages
+        SELECT id, turn_id, position, role, content, call_id, created_at, context
+        FROM authority.messages
         WHERE tenant_id = $1 AND session_id = $2 AND position > $3 ORDER BY position LIMIT $4
         """,
         tenant_id,

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from herma.api.ledger.v1 import ledger_pb2 as herma_dot_api_dot_ledger_dot_v1_dot_ledger__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eherma/api/lease/v1/lease.proto\x12\x12herma.api.lease.v1\x1a\x1egoogle/protobuf/duration.proto\x1a herma/api/ledger/v1/ledger.proto\"v\n\x0c\x43laimRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eledger_version\x18\x04 \x01(\x05\"9\n\rClaimResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.herma.api.lease.v1.Lease\"\xce\x03\n\x05Lease\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x03 \x01(\t\x12\'\n\x04turn\x18\x04 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\x12\r\n\x05\x65poch\x18\x05 \x01(\x03\x12\x11\n\tlast_step\x18\x06 \x01(\x03\x12&\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x08 \x01(\t\x12,\n\x07profile\x18\t \x01(\x0b\x32\x1b.herma.api.lease.v1.Profile\x12\x15\n\rsystem_prompt\x18\n \x01(\t\x12-\n\x07history\x18\x0b \x03(\x0b\x32\x1c.herma.api.ledger.v1.Message\x12\x17\n\x0fopen_message_id\x18\x0c \x01(\t\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x18\n\x10previous_attempt\x18\x0e \x01(\t\x12\x12\n\niterations\x18\x0f \x01(\x05\x12\x1b\n\x13interrupt_requested\x18\x10 \x01(\x08\x12\x14\n\x0cinstructions\x18\x14 \x01(\t\"B\n\x07Profile\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x0c\n\x04spec\x18\x04 \x01(\x0c\"\x0e\n\x0cRenewRequest\"h\n\rRenewResponse\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x02 \x01(\t\x12\x1b\n\x13interrupt_requested\x18\x03 \x01(\x08\"\x8c\x01\n\rAppendRequest\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x31\n\noperations\x18\x03 \x03(\x0b\x32\x1d.herma.api.lease.v1.Operation\x12*\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x1a.herma.api.lease.v1.Finish\"\xa3\x03\n\tOperation\x12\x39\n\rbegin_message\x18\x01 \x01(\x0b\x32 .herma.api.lease.v1.BeginMessageH\x00\x12=\n\x0f\x64iscard_message\x18\x02 \x01(\x0b\x32\".herma.api.lease.v1.DiscardMessageH\x00\x12?\n\x10\x63omplete_message\x18\x03 \x01(\x0b\x32#.herma.api.lease.v1.CompleteMessageH\x00\x12\x35\n\x0b\x64\x65\x63ide_call\x18\x04 \x01(\x0b\x32\x1e.herma.api.lease.v1.DecideCallH\x00\x12\x33\n\nstart_call\x18\x05 \x01(\x0b\x32\x1d.herma.api.lease.v1.StartCallH\x00\x12\x39\n\rcomplete_call\x18\x06 \x01(\x0b\x32 .herma.api.lease.v1.CompleteCallH\x00\x12,\n\x06status\x18\x07 \x01(\x0b\x32\x1a.herma.api.lease.v1.StatusH\x00\x42\x06\n\x04kind\"s\n\x0c\x42\x65ginMessage\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x15\n\rsystem_prompt\x18\x03 \x01(\t\x12\x12\n\nparameters\x18\x04 \x01(\x0c\x12\x17\n\x0f\x61ttempt_context\x18\x05 \x01(\t\"4\n\x0e\x44iscardMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xd6\x01\n\x0f\x43ompleteMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12/\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32 .herma.api.lease.v1.ProposedCall\x12)\n\x05usage\x18\x04 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Usage\x12\x15\n\rfinish_reason\x18\x05 \x01(\t\x12\x13\n\x0bresponse_id\x18\x06 \x01(\t\x12\x16\n\x0eresponse_model\x18\x07 \x01(\t\"I\n\x0cProposedCall\x12\x18\n\x10provider_call_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"\\\n\nDecideCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12/\n\x07verdict\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0c\n\x04rule\x18\x03 \x01(\t\".\n\tStartCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x82\x01\n\x0c\x43ompleteCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x10\n\x08is_error\x18\x04 \x01(\x08\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\x0c\"\x16\n\x06Status\x12\x0c\n\x04text\x18\x01 \x01(\t\"[\n\x06\x46inish\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.herma.api.ledger.v1.TurnState\x12\x13\n\x0b\x65xit_reason\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"f\n\x0e\x41ppendResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x10\n\x08\x63\x61ll_ids\x18\x02 \x03(\t\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\x12\x1b\n\x13interrupt_requested\x18\x04 \x01(\x08\" \n\x0eReleaseRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse\"U\n\x14PublishDeltasRequest\x12)\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Delta\x12\x12\n\nturn_token\x18\x02 \x01(\t\"\x17\n\x15PublishDeltasResponse\"(\n\x13WatchSignalsRequest\x12\x11\n\trunner_id\x18\x01 \x01(\t\"D\n\x14WatchSignalsResponse\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t2\x9c\x04\n\x0cLeaseService\x12L\n\x05\x43laim\x12 .herma.api.lease.v1.ClaimRequest\x1a!.herma.api.lease.v1.ClaimResponse\x12L\n\x05Renew\x12 .herma.api.lease.v1.RenewRequest\x1a!.herma.api.lease.v1.RenewResponse\x12O\n\x06\x41ppend\x12!.herma.api.lease.v1.AppendRequest\x1a\".herma.api.lease.v1.AppendResponse\x12R\n\x07Release\x12\".herma.api.lease.v1.ReleaseRequest\x1a#.herma.api.lease.v1.ReleaseResponse\x12\x66\n\rPublishDeltas\x12(.herma.api.lease.v1.PublishDeltasRequest\x1a).herma.api.lease.v1.PublishDeltasResponse(\x01\x12\x63\n\x0cWatchSignals\x12\'.herma.api.lease.v1.WatchSignalsRequest\x1a(.herma.api.lease.v1.WatchSignalsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eherma/api/lease/v1/lease.proto\x12\x12herma.api.lease.v1\x1a\x1egoogle/protobuf/duration.proto\x1a herma/api/ledger/v1/ledger.proto\"v\n\x0c\x43laimRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\trunner_id\x18\x02 \x01(\t\x12\'\n\x04wait\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0eledger_version\x18\x04 \x01(\x05\"9\n\rClaimResponse\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.herma.api.lease.v1.Lease\"\xdd\x03\n\x05Lease\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x03 \x01(\t\x12\'\n\x04turn\x18\x04 \x01(\x0b\x32\x19.herma.api.ledger.v1.Turn\x12\r\n\x05\x65poch\x18\x05 \x01(\x03\x12\x11\n\tlast_step\x18\x06 \x01(\x03\x12&\n\x03ttl\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x08 \x01(\t\x12,\n\x07profile\x18\t \x01(\x0b\x32\x1b.herma.api.lease.v1.Profile\x12\x15\n\rsystem_prompt\x18\n \x01(\t\x12-\n\x07history\x18\x0b \x03(\x0b\x32\x1c.herma.api.ledger.v1.Message\x12\x17\n\x0fopen_message_id\x18\x0c \x01(\t\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x18\n\x10previous_attempt\x18\x0e \x01(\t\x12\x12\n\niterations\x18\x0f \x01(\x05\x12\x1b\n\x13interrupt_requested\x18\x10 \x01(\x08\x12\x14\n\x0cinstructions\x18\x14 \x01(\t\x12\r\n\x05trust\x18\x11 \x01(\t\"B\n\x07Profile\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x0c\n\x04spec\x18\x04 \x01(\x0c\"\x0e\n\x0cRenewRequest\"h\n\rRenewResponse\x12&\n\x03ttl\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nturn_token\x18\x02 \x01(\t\x12\x1b\n\x13interrupt_requested\x18\x03 \x01(\x08\"\x8c\x01\n\rAppendRequest\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\x31\n\noperations\x18\x03 \x03(\x0b\x32\x1d.herma.api.lease.v1.Operation\x12*\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x1a.herma.api.lease.v1.Finish\"\xa3\x03\n\tOperation\x12\x39\n\rbegin_message\x18\x01 \x01(\x0b\x32 .herma.api.lease.v1.BeginMessageH\x00\x12=\n\x0f\x64iscard_message\x18\x02 \x01(\x0b\x32\".herma.api.lease.v1.DiscardMessageH\x00\x12?\n\x10\x63omplete_message\x18\x03 \x01(\x0b\x32#.herma.api.lease.v1.CompleteMessageH\x00\x12\x35\n\x0b\x64\x65\x63ide_call\x18\x04 \x01(\x0b\x32\x1e.herma.api.lease.v1.DecideCallH\x00\x12\x33\n\nstart_call\x18\x05 \x01(\x0b\x32\x1d.herma.api.lease.v1.StartCallH\x00\x12\x39\n\rcomplete_call\x18\x06 \x01(\x0b\x32 .herma.api.lease.v1.CompleteCallH\x00\x12,\n\x06status\x18\x07 \x01(\x0b\x32\x1a.herma.api.lease.v1.StatusH\x00\x42\x06\n\x04kind\"\xbb\x01\n\x0c\x42\x65ginMessage\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x15\n\rsystem_prompt\x18\x03 \x01(\t\x12\x12\n\nparameters\x18\x04 \x01(\x0c\x12\x17\n\x0f\x61ttempt_context\x18\x05 \x01(\t\x12\x19\n\x0cturn_context\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x1a\n\x12provisional_prompt\x18\x07 \x01(\x08\x42\x0f\n\r_turn_context\"4\n\x0e\x44iscardMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xd6\x01\n\x0f\x43ompleteMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12/\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32 .herma.api.lease.v1.ProposedCall\x12)\n\x05usage\x18\x04 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Usage\x12\x15\n\rfinish_reason\x18\x05 \x01(\t\x12\x13\n\x0bresponse_id\x18\x06 \x01(\t\x12\x16\n\x0eresponse_model\x18\x07 \x01(\t\"I\n\x0cProposedCall\x12\x18\n\x10provider_call_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"\\\n\nDecideCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12/\n\x07verdict\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0c\n\x04rule\x18\x03 \x01(\t\".\n\tStartCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x82\x01\n\x0c\x43ompleteCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x1e.herma.api.ledger.v1.CallState\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x10\n\x08is_error\x18\x04 \x01(\x08\x12\x0f\n\x07\x64\x65tails\x18\x05 \x01(\x0c\":\n\x06Status\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\x08recalled\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_recalled\"[\n\x06\x46inish\x12-\n\x05state\x18\x01 \x01(\x0e\x32\x1e.herma.api.ledger.v1.TurnState\x12\x13\n\x0b\x65xit_reason\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"f\n\x0e\x41ppendResponse\x12\x13\n\x0bmessage_ids\x18\x01 \x03(\t\x12\x10\n\x08\x63\x61ll_ids\x18\x02 \x03(\t\x12\x10\n\x08last_seq\x18\x03 \x01(\x03\x12\x1b\n\x13interrupt_requested\x18\x04 \x01(\x08\" \n\x0eReleaseRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse\"U\n\x14PublishDeltasRequest\x12)\n\x05\x64\x65lta\x18\x01 \x01(\x0b\x32\x1a.herma.api.ledger.v1.Delta\x12\x12\n\nturn_token\x18\x02 \x01(\t\"\x17\n\x15PublishDeltasResponse\"(\n\x13WatchSignalsRequest\x12\x11\n\trunner_id\x18\x01 \x01(\t\"D\n\x14WatchSignalsResponse\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t2\x9c\x04\n\x0cLeaseService\x12L\n\x05\x43laim\x12 .herma.api.lease.v1.ClaimRequest\x1a!.herma.api.lease.v1.ClaimResponse\x12L\n\x05Renew\x12 .herma.api.lease.v1.RenewRequest\x1a!.herma.api.lease.v1.RenewResponse\x12O\n\x06\x41ppend\x12!.herma.api.lease.v1.AppendRequest\x1a\".herma.api.lease.v1.AppendResponse\x12R\n\x07Release\x12\".herma.api.lease.v1.ReleaseRequest\x1a#.herma.api.lease.v1.ReleaseResponse\x12\x66\n\rPublishDeltas\x12(.herma.api.lease.v1.PublishDeltasRequest\x1a).herma.api.lease.v1.PublishDeltasResponse(\x01\x12\x63\n\x0cWatchSignals\x12\'.herma.api.lease.v1.WatchSignalsRequest\x1a(.herma.api.lease.v1.WatchSignalsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,49 +38,49 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLAIMRESPONSE']._serialized_start=240
   _globals['_CLAIMRESPONSE']._serialized_end=297
   _globals['_LEASE']._serialized_start=300
-  _globals['_LEASE']._serialized_end=762
-  _globals['_PROFILE']._serialized_start=764
-  _globals['_PROFILE']._serialized_end=830
-  _globals['_RENEWREQUEST']._serialized_start=832
-  _globals['_RENEWREQUEST']._serialized_end=846
-  _globals['_RENEWRESPONSE']._serialized_start=848
-  _globals['_RENEWRESPONSE']._serialized_end=952
-  _globals['_APPENDREQUEST']._serialized_start=955
-  _globals['_APPENDREQUEST']._serialized_end=1095
-  _globals['_OPERATION']._serialized_start=1098
-  _globals['_OPERATION']._serialized_end=1517
-  _globals['_BEGINMESSAGE']._serialized_start=1519
-  _globals['_BEGINMESSAGE']._serialized_end=1634
-  _globals['_DISCARDMESSAGE']._serialized_start=1636
-  _globals['_DISCARDMESSAGE']._serialized_end=1688
-  _globals['_COMPLETEMESSAGE']._serialized_start=1691
-  _globals['_COMPLETEMESSAGE']._serialized_end=1905
-  _globals['_PROPOSEDCALL']._serialized_start=1907
-  _globals['_PROPOSEDCALL']._serialized_end=1980
-  _globals['_DECIDECALL']._serialized_start=1982
-  _globals['_DECIDECALL']._serialized_end=2074
-  _globals['_STARTCALL']._serialized_start=2076
-  _globals['_STARTCALL']._serialized_end=2122
-  _globals['_COMPLETECALL']._serialized_start=2125
-  _globals['_COMPLETECALL']._serialized_end=2255
-  _globals['_STATUS']._serialized_start=2257
-  _globals['_STATUS']._serialized_end=2279
-  _globals['_FINISH']._serialized_start=2281
-  _globals['_FINISH']._serialized_end=2372
-  _globals['_APPENDRESPONSE']._serialized_start=2374
-  _globals['_APPENDRESPONSE']._serialized_end=2476
-  _globals['_RELEASEREQUEST']._serialized_start=2478
-  _globals['_RELEASEREQUEST']._serialized_end=2510
-  _globals['_RELEASERESPONSE']._serialized_start=2512
-  _globals['_RELEASERESPONSE']._serialized_end=2529
-  _globals['_PUBLISHDELTASREQUEST']._serialized_start=2531
-  _globals['_PUBLISHDELTASREQUEST']._serialized_end=2616
-  _globals['_PUBLISHDELTASRESPONSE']._serialized_start=2618
-  _globals['_PUBLISHDELTASRESPONSE']._serialized_end=2641
-  _globals['_WATCHSIGNALSREQUEST']._serialized_start=2643
-  _globals['_WATCHSIGNALSREQUEST']._serialized_end=2683
-  _globals['_WATCHSIGNALSRESPONSE']._serialized_start=2685
-  _globals['_WATCHSIGNALSRESPONSE']._serialized_end=2753
-  _globals['_LEASESERVICE']._serialized_start=2756
-  _globals['_LEASESERVICE']._serialized_end=3296
+  _globals['_LEASE']._serialized_end=777
+  _globals['_PROFILE']._serialized_start=779
+  _globals['_PROFILE']._serialized_end=845
+  _globals['_RENEWREQUEST']._serialized_start=847
+  _globals['_RENEWREQUEST']._serialized_end=861
+  _globals['_RENEWRESPONSE']._serialized_start=863
+  _globals['_RENEWRESPONSE']._serialized_end=967
+  _globals['_APPENDREQUEST']._serialized_start=970
+  _globals['_APPENDREQUEST']._serialized_end=1110
+  _globals['_OPERATION']._serialized_start=1113
+  _globals['_OPERATION']._serialized_end=1532
+  _globals['_BEGINMESSAGE']._serialized_start=1535
+  _globals['_BEGINMESSAGE']._serialized_end=1722
+  _globals['_DISCARDMESSAGE']._serialized_start=1724
+  _globals['_DISCARDMESSAGE']._serialized_end=1776
+  _globals['_COMPLETEMESSAGE']._serialized_start=1779
+  _globals['_COMPLETEMESSAGE']._serialized_end=1993
+  _globals['_PROPOSEDCALL']._serialized_start=1995
+  _globals['_PROPOSEDCALL']._serialized_end=2068
+  _globals['_DECIDECALL']._serialized_start=2070
+  _globals['_DECIDECALL']._serialized_end=2162
+  _globals['_STARTCALL']._serialized_start=2164
+  _globals['_STARTCALL']._serialized_end=2210
+  _globals['_COMPLETECALL']._serialized_start=2213
+  _globals['_COMPLETECALL']._serialized_end=2343
+  _globals['_STATUS']._serialized_start=2345
+  _globals['_STATUS']._serialized_end=2403
+  _globals['_FINISH']._serialized_start=2405
+  _globals['_FINISH']._serialized_end=2496
+  _globals['_APPENDRESPONSE']._serialized_start=2498
+  _globals['_APPENDRESPONSE']._serialized_end=2600
+  _globals['_RELEASEREQUEST']._serialized_start=2602
+  _globals['_RELEASEREQUEST']._serialized_end=2634
+  _globals['_RELEASERESPONSE']._serialized_start=2636
+  _globals['_RELEASERESPONSE']._serialized_end=2653
+  _globals['_PUBLISHDELTASREQUEST']._serialized_start=2655
+  _globals['_PUBLISHDELTASREQUEST']._serialized_end=2740
+  _globals['_PUBLISHDELTASRESPONSE']._serialized_start=2742
+  _globals['_PUBLISHDELTASRESPONSE']._serialized_end=2765
+  _globals['_WATCHSIGNALSREQUEST']._serialized_start=2767
+  _globals['_WATCHSIGNALSREQUEST']._serialized_end=2807
+  _globals['_WATCHSIGNALSRESPONSE']._serialized_start=2809
+  _globals['_WATCHSIGNALSRESPONSE']._serialized_end=2877
+  _globals['_LEASESERVICE']._serialized_start=2880
+  _globals['_LEASESERVICE']._serialized_end=3420
 # @@protoc_insertion_point(module_scope)

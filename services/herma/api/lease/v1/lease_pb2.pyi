@@ -100,6 +100,7 @@ class Lease(_message.Message):
     ITERATIONS_FIELD_NUMBER: _builtins.int
     INTERRUPT_REQUESTED_FIELD_NUMBER: _builtins.int
     INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     session_id: _builtins.str
     principal_id: _builtins.str
@@ -109,8 +110,8 @@ class Lease(_message.Message):
     turn_token: _builtins.str
     """Signed; goes into `herma-turn-token` of calls to every service."""
     system_prompt: _builtins.str
-    """Stored system prompt of the session; empty when it must be built: before the first model call, and
-    when it was built under another version of the profile.
+    """Stored system prompt of the session; empty when it must be built: before the first model call, when
+    it was built under another version of the profile, and when it held for an earlier turn alone.
     """
     open_message_id: _builtins.str
     """The assistant message that an earlier attempt began and did not complete; may be empty."""
@@ -124,6 +125,10 @@ class Lease(_message.Message):
     """The turn was already asked to stop."""
     instructions: _builtins.str
     """What the caller wants of the system prompt, as it was when the session was made; may be empty."""
+    trust: _builtins.str
+    """`trusted` or `untrusted`: of the input that the turn works on. An untrusted turn gets no notes and no
+    recall.
+    """
     @_builtins.property
     def turn(self) -> _ledger_pb2.Turn: ...
     @_builtins.property
@@ -154,10 +159,11 @@ class Lease(_message.Message):
         iterations: _builtins.int = ...,
         interrupt_requested: _builtins.bool = ...,
         instructions: _builtins.str = ...,
+        trust: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile", "ttl", b"ttl", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history", b"history", "instructions", b"instructions", "interrupt_requested", b"interrupt_requested", "iterations", b"iterations", "last_step", b"last_step", "open_message_id", b"open_message_id", "previous_attempt", b"previous_attempt", "principal_id", b"principal_id", "profile", b"profile", "session_id", b"session_id", "system_prompt", b"system_prompt", "tenant_id", b"tenant_id", "traceparent", b"traceparent", "ttl", b"ttl", "turn", b"turn", "turn_token", b"turn_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history", b"history", "instructions", b"instructions", "interrupt_requested", b"interrupt_requested", "iterations", b"iterations", "last_step", b"last_step", "open_message_id", b"open_message_id", "previous_attempt", b"previous_attempt", "principal_id", b"principal_id", "profile", b"profile", "session_id", b"session_id", "system_prompt", b"system_prompt", "tenant_id", b"tenant_id", "traceparent", b"traceparent", "trust", b"trust", "ttl", b"ttl", "turn", b"turn", "turn_token", b"turn_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -335,6 +341,8 @@ class BeginMessage(_message.Message):
     SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
     PARAMETERS_FIELD_NUMBER: _builtins.int
     ATTEMPT_CONTEXT_FIELD_NUMBER: _builtins.int
+    TURN_CONTEXT_FIELD_NUMBER: _builtins.int
+    PROVISIONAL_PROMPT_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     model: _builtins.str
     system_prompt: _builtins.str
@@ -345,6 +353,15 @@ class BeginMessage(_message.Message):
     """JSON object: sampling, tool names, date, ... for audit."""
     attempt_context: _builtins.str
     """W3C span context of this attempt."""
+    turn_context: _builtins.str
+    """What this turn's requests say beside the user's message (recalled memories), or empty for nothing.
+    Kept with that message and replayed with it byte for byte. Unset leaves what is recorded; what is
+    recorded is never changed.
+    """
+    provisional_prompt: _builtins.bool
+    """`system_prompt` holds for this turn alone: something that belongs into it could not be had, and the
+    session's next turn builds it again.
+    """
     def __init__(
         self,
         *,
@@ -353,12 +370,16 @@ class BeginMessage(_message.Message):
         system_prompt: _builtins.str = ...,
         parameters: _builtins.bytes = ...,
         attempt_context: _builtins.str = ...,
+        turn_context: _builtins.str | None = ...,
+        provisional_prompt: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_turn_context", b"_turn_context", "turn_context", b"turn_context"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_context", b"attempt_context", "model", b"model", "parameters", b"parameters", "provider", b"provider", "system_prompt", b"system_prompt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_turn_context", b"_turn_context", "attempt_context", b"attempt_context", "model", b"model", "parameters", b"parameters", "provider", b"provider", "provisional_prompt", b"provisional_prompt", "system_prompt", b"system_prompt", "turn_context", b"turn_context"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__turn_context: _TypeAlias = _typing.Literal["turn_context"]  # noqa: Y015
+    _WhichOneofArgType__turn_context: _TypeAlias = _typing.Literal["_turn_context", b"_turn_context"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__turn_context) -> _WhichOneofReturnType__turn_context | None: ...
 
 Global___BeginMessage: _TypeAlias = BeginMessage  # noqa: Y015
 
@@ -551,17 +572,23 @@ class Status(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
+    RECALLED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
+    recalled: _builtins.int
+    """Set when the line tells how many memories the turn uses."""
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
+        recalled: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_recalled", b"_recalled", "recalled", b"recalled"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_recalled", b"_recalled", "recalled", b"recalled", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__recalled: _TypeAlias = _typing.Literal["recalled"]  # noqa: Y015
+    _WhichOneofArgType__recalled: _TypeAlias = _typing.Literal["_recalled", b"_recalled"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__recalled) -> _WhichOneofReturnType__recalled | None: ...
 
 Global___Status: _TypeAlias = Status  # noqa: Y015
 

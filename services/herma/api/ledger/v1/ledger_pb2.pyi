@@ -286,6 +286,7 @@ class Message(_message.Message):
     CALLS_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     turn_id: _builtins.str
     """Empty for a message that was imported when the session was made."""
@@ -296,6 +297,8 @@ class Message(_message.Message):
     content: _builtins.str
     call_id: _builtins.str
     """Of a tool message: the call that it answers."""
+    context: _builtins.str
+    """Of a user message: what the model reads beside it. Unset: nothing was decided yet."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Call]:
         """Of an assistant message, in order."""
@@ -313,12 +316,15 @@ class Message(_message.Message):
         calls: _abc.Iterable[Global___Call] | None = ...,
         call_id: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        context: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "context", b"context", "created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "calls", b"calls", "content", b"content", "created_at", b"created_at", "id", b"id", "position", b"position", "role", b"role", "turn_id", b"turn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_context", b"_context", "call_id", b"call_id", "calls", b"calls", "content", b"content", "context", b"context", "created_at", b"created_at", "id", b"id", "position", b"position", "role", b"role", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__context: _TypeAlias = _typing.Literal["context"]  # noqa: Y015
+    _WhichOneofArgType__context: _TypeAlias = _typing.Literal["_context", b"_context"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__context) -> _WhichOneofReturnType__context | None: ...
 
 Global___Message: _TypeAlias = Message  # noqa: Y015
 

@@ -22,25 +22,46 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n herma/api/memory/v1/memory.proto\x12\x13herma.api.memory.v1\"6\n\x04Note\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\"\x11\n\x0fGetNotesRequest\"<\n\x10GetNotesResponse\x12(\n\x05notes\x18\x01 \x03(\x0b\x32\x19.herma.api.memory.v1.Note\"@\n\x0ePutNoteRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\":\n\x0fPutNoteResponse\x12\'\n\x04note\x18\x01 \x01(\x0b\x32\x19.herma.api.memory.v1.Note2\xbe\x01\n\rMemoryService\x12W\n\x08GetNotes\x12$.herma.api.memory.v1.GetNotesRequest\x1a%.herma.api.memory.v1.GetNotesResponse\x12T\n\x07PutNote\x12#.herma.api.memory.v1.PutNoteRequest\x1a$.herma.api.memory.v1.PutNoteResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n herma/api/memory/v1/memory.proto\x12\x13herma.api.memory.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"l\n\x04Note\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12/\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x1e.herma.api.memory.v1.NoteEntry\x12\x0e\n\x06\x62udget\x18\x05 \x01(\x05J\x04\x08\x02\x10\x03\"%\n\tNoteEntry\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"\xf9\x01\n\x04\x46\x61\x63t\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x10\n\x08\x65ntities\x18\x04 \x03(\t\x12\r\n\x05trust\x18\x05 \x01(\x01\x12\x16\n\x0esource_turn_id\x18\x06 \x01(\t\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nvalid_from\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x97\x01\n\x0cRecalledFact\x12\'\n\x04\x66\x61\x63t\x18\x01 \x01(\x0b\x32\x19.herma.api.memory.v1.Fact\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x12\n\ntext_score\x18\x03 \x01(\x01\x12\x13\n\x0btrust_score\x18\x04 \x01(\x01\x12\x15\n\rrecency_score\x18\x05 \x01(\x01\x12\x0f\n\x07matched\x18\x06 \x03(\t\"E\n\rRecallRequest\x12\r\n\x05query\x18\x01 \x01(\t\x12\x11\n\tmax_facts\x18\x02 \x01(\x05\x12\x12\n\nwith_notes\x18\x03 \x01(\x08\"l\n\x0eRecallResponse\x12(\n\x05notes\x18\x01 \x03(\x0b\x32\x19.herma.api.memory.v1.Note\x12\x30\n\x05\x66\x61\x63ts\x18\x02 \x03(\x0b\x32!.herma.api.memory.v1.RecalledFact\"\x11\n\x0fGetNotesRequest\"<\n\x10GetNotesResponse\x12(\n\x05notes\x18\x01 \x03(\x0b\x32\x19.herma.api.memory.v1.Note\"\xa0\x01\n\x0f\x45\x64itNoteRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12/\n\x06\x61\x63tion\x18\x03 \x01(\x0e\x32\x1f.herma.api.memory.v1.NoteAction\x12\r\n\x05\x65ntry\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\x14\n\x07version\x18\x06 \x01(\x03H\x00\x88\x01\x01\x42\n\n\x08_version\"M\n\x10\x45\x64itNoteResponse\x12\'\n\x04note\x18\x01 \x01(\x0b\x32\x19.herma.api.memory.v1.Note\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\t\"\xd0\x01\n\x0fRememberRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x03 \x01(\t\x12\x10\n\x08\x65ntities\x18\x04 \x03(\t\x12\x12\n\x05trust\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12.\n\nvalid_from\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x08\n\x06_trust\"L\n\x10RememberResponse\x12\'\n\x04\x66\x61\x63t\x18\x01 \x01(\x0b\x32\x19.herma.api.memory.v1.Fact\x12\x0f\n\x07\x63reated\x18\x02 \x01(\x08\"1\n\rForgetRequest\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0f\n\x07\x66\x61\x63t_id\x18\x02 \x01(\t\"\x10\n\x0e\x46orgetResponse*o\n\nNoteAction\x12\x1b\n\x17NOTE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n\x0fNOTE_ACTION_ADD\x10\x01\x12\x17\n\x13NOTE_ACTION_REPLACE\x10\x02\x12\x16\n\x12NOTE_ACTION_REMOVE\x10\x03\x32\xc0\x03\n\rMemoryService\x12Q\n\x06Recall\x12\".herma.api.memory.v1.RecallRequest\x1a#.herma.api.memory.v1.RecallResponse\x12W\n\x08GetNotes\x12$.herma.api.memory.v1.GetNotesRequest\x1a%.herma.api.memory.v1.GetNotesResponse\x12W\n\x08\x45\x64itNote\x12$.herma.api.memory.v1.EditNoteRequest\x1a%.herma.api.memory.v1.EditNoteResponse\x12W\n\x08Remember\x12$.herma.api.memory.v1.RememberRequest\x1a%.herma.api.memory.v1.RememberResponse\x12Q\n\x06\x46orget\x12\".herma.api.memory.v1.ForgetRequest\x1a#.herma.api.memory.v1.ForgetResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herma.api.memory.v1.memory_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NOTE']._serialized_start=57
-  _globals['_NOTE']._serialized_end=111
-  _globals['_GETNOTESREQUEST']._serialized_start=113
-  _globals['_GETNOTESREQUEST']._serialized_end=130
-  _globals['_GETNOTESRESPONSE']._serialized_start=132
-  _globals['_GETNOTESRESPONSE']._serialized_end=192
-  _globals['_PUTNOTEREQUEST']._serialized_start=194
-  _globals['_PUTNOTEREQUEST']._serialized_end=258
-  _globals['_PUTNOTERESPONSE']._serialized_start=260
-  _globals['_PUTNOTERESPONSE']._serialized_end=318
-  _globals['_MEMORYSERVICE']._serialized_start=321
-  _globals['_MEMORYSERVICE']._serialized_end=511
+  _globals['_NOTEACTION']._serialized_start=1507
+  _globals['_NOTEACTION']._serialized_end=1618
+  _globals['_NOTE']._serialized_start=90
+  _globals['_NOTE']._serialized_end=198
+  _globals['_NOTEENTRY']._serialized_start=200
+  _globals['_NOTEENTRY']._serialized_end=237
+  _globals['_FACT']._serialized_start=240
+  _globals['_FACT']._serialized_end=489
+  _globals['_RECALLEDFACT']._serialized_start=492
+  _globals['_RECALLEDFACT']._serialized_end=643
+  _globals['_RECALLREQUEST']._serialized_start=645
+  _globals['_RECALLREQUEST']._serialized_end=714
+  _globals['_RECALLRESPONSE']._serialized_start=716
+  _globals['_RECALLRESPONSE']._serialized_end=824
+  _globals['_GETNOTESREQUEST']._serialized_start=826
+  _globals['_GETNOTESREQUEST']._serialized_end=843
+  _globals['_GETNOTESRESPONSE']._serialized_start=845
+  _globals['_GETNOTESRESPONSE']._serialized_end=905
+  _globals['_EDITNOTEREQUEST']._serialized_start=908
+  _globals['_EDITNOTEREQUEST']._serialized_end=1068
+  _globals['_EDITNOTERESPONSE']._serialized_start=1070
+  _globals['_EDITNOTERESPONSE']._serialized_end=1147
+  _globals['_REMEMBERREQUEST']._serialized_start=1150
+  _globals['_REMEMBERREQUEST']._serialized_end=1358
+  _globals['_REMEMBERRESPONSE']._serialized_start=1360
+  _globals['_REMEMBERRESPONSE']._serialized_end=1436
+  _globals['_FORGETREQUEST']._serialized_start=1438
+  _globals['_FORGETREQUEST']._serialized_end=1487
+  _globals['_FORGETRESPONSE']._serialized_start=1489
+  _globals['_FORGETRESPONSE']._serialized_end=1505
+  _globals['_MEMORYSERVICE']._serialized_start=1621
+  _globals['_MEMORYSERVICE']._serialized_end=2069
 # @@protoc_insertion_point(module_scope)

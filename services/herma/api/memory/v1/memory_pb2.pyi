@@ -6,7 +6,9 @@ What outlives sessions."""
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +20,26 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _NoteAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _NoteActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NoteAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    NOTE_ACTION_UNSPECIFIED: _NoteAction.ValueType  # 0
+    NOTE_ACTION_ADD: _NoteAction.ValueType  # 1
+    NOTE_ACTION_REPLACE: _NoteAction.ValueType  # 2
+    NOTE_ACTION_REMOVE: _NoteAction.ValueType  # 3
+
+class NoteAction(_NoteAction, metaclass=_NoteActionEnumTypeWrapper):
+    """What to do with an entry."""
+
+NOTE_ACTION_UNSPECIFIED: NoteAction.ValueType  # 0
+NOTE_ACTION_ADD: NoteAction.ValueType  # 1
+NOTE_ACTION_REPLACE: NoteAction.ValueType  # 2
+NOTE_ACTION_REMOVE: NoteAction.ValueType  # 3
+Global___NoteAction: _TypeAlias = NoteAction  # noqa: Y015
+
 @_typing.final
 class Note(_message.Message):
     """One notes document."""
@@ -25,27 +47,218 @@ class Note(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    CONTENT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    BUDGET_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """`MEMORY` or `USER`."""
-    content: _builtins.str
     version: _builtins.int
     """0 when never written."""
+    budget: _builtins.int
+    """Characters of all entries at most."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___NoteEntry]:
+        """In order."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        content: _builtins.str = ...,
         version: _builtins.int = ...,
+        entries: _abc.Iterable[Global___NoteEntry] | None = ...,
+        budget: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget", b"budget", "entries", b"entries", "name", b"name", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Note: _TypeAlias = Note  # noqa: Y015
+
+@_typing.final
+class NoteEntry(_message.Message):
+    """One entry of a notes document."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Short, never given out twice in a document."""
+    text: _builtins.str
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NoteEntry: _TypeAlias = NoteEntry  # noqa: Y015
+
+@_typing.final
+class Fact(_message.Message):
+    """Something that was told."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CATEGORY_FIELD_NUMBER: _builtins.int
+    ENTITIES_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    SOURCE_TURN_ID_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    VALID_FROM_FIELD_NUMBER: _builtins.int
+    VALID_TO_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    text: _builtins.str
+    category: _builtins.str
+    """`fact`, `preference`, `person`, `project`, `place`, `event` or `other`."""
+    trust: _builtins.float
+    """From 0 to 1."""
+    source_turn_id: _builtins.str
+    """The turn that it was told in."""
+    @_builtins.property
+    def entities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names that it is about."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def valid_from(self) -> _timestamp_pb2.Timestamp:
+        """It holds from here; unset: always has."""
+
+    @_builtins.property
+    def valid_to(self) -> _timestamp_pb2.Timestamp:
+        """It holds until here, exclusive; unset: goes on."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        text: _builtins.str = ...,
+        category: _builtins.str = ...,
+        entities: _abc.Iterable[_builtins.str] | None = ...,
+        trust: _builtins.float = ...,
+        source_turn_id: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        valid_from: _timestamp_pb2.Timestamp | None = ...,
+        valid_to: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["category", b"category", "created_at", b"created_at", "entities", b"entities", "id", b"id", "source_turn_id", b"source_turn_id", "text", b"text", "trust", b"trust", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Fact: _TypeAlias = Fact  # noqa: Y015
+
+@_typing.final
+class RecalledFact(_message.Message):
+    """A fact that fits, and why. `score` is the sum of the other parts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    TEXT_SCORE_FIELD_NUMBER: _builtins.int
+    TRUST_SCORE_FIELD_NUMBER: _builtins.int
+    RECENCY_SCORE_FIELD_NUMBER: _builtins.int
+    MATCHED_FIELD_NUMBER: _builtins.int
+    score: _builtins.float
+    text_score: _builtins.float
+    """What the words in common add: rare ones add more."""
+    trust_score: _builtins.float
+    """What its trust adds."""
+    recency_score: _builtins.float
+    """What its age adds: the newer the more."""
+    @_builtins.property
+    def fact(self) -> Global___Fact: ...
+    @_builtins.property
+    def matched(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The words and bigrams in common."""
+
+    def __init__(
+        self,
+        *,
+        fact: Global___Fact | None = ...,
+        score: _builtins.float = ...,
+        text_score: _builtins.float = ...,
+        trust_score: _builtins.float = ...,
+        recency_score: _builtins.float = ...,
+        matched: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "matched", b"matched", "recency_score", b"recency_score", "score", b"score", "text_score", b"text_score", "trust_score", b"trust_score"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecalledFact: _TypeAlias = RecalledFact  # noqa: Y015
+
+@_typing.final
+class RecallRequest(_message.Message):
+    """See Recall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_FIELD_NUMBER: _builtins.int
+    MAX_FACTS_FIELD_NUMBER: _builtins.int
+    WITH_NOTES_FIELD_NUMBER: _builtins.int
+    query: _builtins.str
+    """Natural language, at most 16,384 characters; empty recalls no facts."""
+    max_facts: _builtins.int
+    """At most 50; 0 recalls none."""
+    with_notes: _builtins.bool
+    """Whether the notes are wanted, too."""
+    def __init__(
+        self,
+        *,
+        query: _builtins.str = ...,
+        max_facts: _builtins.int = ...,
+        with_notes: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_facts", b"max_facts", "query", b"query", "with_notes", b"with_notes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallRequest: _TypeAlias = RecallRequest  # noqa: Y015
+
+@_typing.final
+class RecallResponse(_message.Message):
+    """See Recall."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTES_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def notes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Note]: ...
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecalledFact]:
+        """Best first."""
+
+    def __init__(
+        self,
+        *,
+        notes: _abc.Iterable[Global___Note] | None = ...,
+        facts: _abc.Iterable[Global___RecalledFact] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "notes", b"notes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallResponse: _TypeAlias = RecallResponse  # noqa: Y015
 
 @_typing.final
 class GetNotesRequest(_message.Message):
@@ -87,51 +300,187 @@ class GetNotesResponse(_message.Message):
 Global___GetNotesResponse: _TypeAlias = GetNotesResponse  # noqa: Y015
 
 @_typing.final
-class PutNoteRequest(_message.Message):
-    """See PutNote."""
+class EditNoteRequest(_message.Message):
+    """See EditNote."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CALL_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    CONTENT_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    ENTRY_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
     name: _builtins.str
-    content: _builtins.str
+    """`MEMORY` or `USER`."""
+    action: Global___NoteAction.ValueType
+    entry: _builtins.str
+    """To replace or remove: the entry's id, or text that only this entry has."""
+    text: _builtins.str
+    """To add or replace: the new text."""
     version: _builtins.int
-    """The version that the writer read."""
+    """The version that the writer read, if a newer one must refuse the edit."""
     def __init__(
         self,
         *,
+        call_id: _builtins.str = ...,
         name: _builtins.str = ...,
-        content: _builtins.str = ...,
-        version: _builtins.int = ...,
+        action: Global___NoteAction.ValueType = ...,
+        entry: _builtins.str = ...,
+        text: _builtins.str = ...,
+        version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_version", b"_version", "action", b"action", "call_id", b"call_id", "entry", b"entry", "name", b"name", "text", b"text", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
 
-Global___PutNoteRequest: _TypeAlias = PutNoteRequest  # noqa: Y015
+Global___EditNoteRequest: _TypeAlias = EditNoteRequest  # noqa: Y015
 
 @_typing.final
-class PutNoteResponse(_message.Message):
-    """See PutNote."""
+class EditNoteResponse(_message.Message):
+    """See EditNote."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NOTE_FIELD_NUMBER: _builtins.int
+    ENTRY_ID_FIELD_NUMBER: _builtins.int
+    entry_id: _builtins.str
+    """The entry that was added, replaced or removed."""
     @_builtins.property
-    def note(self) -> Global___Note: ...
+    def note(self) -> Global___Note:
+        """As it is after the edit."""
+
     def __init__(
         self,
         *,
         note: Global___Note | None = ...,
+        entry_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry_id", b"entry_id", "note", b"note"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___PutNoteResponse: _TypeAlias = PutNoteResponse  # noqa: Y015
+Global___EditNoteResponse: _TypeAlias = EditNoteResponse  # noqa: Y015
+
+@_typing.final
+class RememberRequest(_message.Message):
+    """See Remember."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CATEGORY_FIELD_NUMBER: _builtins.int
+    ENTITIES_FIELD_NUMBER: _builtins.int
+    TRUST_FIELD_NUMBER: _builtins.int
+    VALID_FROM_FIELD_NUMBER: _builtins.int
+    VALID_TO_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    text: _builtins.str
+    """At most 1,000 characters."""
+    category: _builtins.str
+    """Empty for `fact`."""
+    trust: _builtins.float
+    """From 0 to 1; unset: 0.5."""
+    @_builtins.property
+    def entities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 16 of at most 100 characters."""
+
+    @_builtins.property
+    def valid_from(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def valid_to(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+        category: _builtins.str = ...,
+        entities: _abc.Iterable[_builtins.str] | None = ...,
+        trust: _builtins.float | None = ...,
+        valid_from: _timestamp_pb2.Timestamp | None = ...,
+        valid_to: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_trust", b"_trust", "trust", b"trust", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_trust", b"_trust", "call_id", b"call_id", "category", b"category", "entities", b"entities", "text", b"text", "trust", b"trust", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__trust: _TypeAlias = _typing.Literal["trust"]  # noqa: Y015
+    _WhichOneofArgType__trust: _TypeAlias = _typing.Literal["_trust", b"_trust"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__trust) -> _WhichOneofReturnType__trust | None: ...
+
+Global___RememberRequest: _TypeAlias = RememberRequest  # noqa: Y015
+
+@_typing.final
+class RememberResponse(_message.Message):
+    """See Remember."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """False when it was known already."""
+    @_builtins.property
+    def fact(self) -> Global___Fact: ...
+    def __init__(
+        self,
+        *,
+        fact: Global___Fact | None = ...,
+        created: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created", "fact", b"fact"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RememberResponse: _TypeAlias = RememberResponse  # noqa: Y015
+
+@_typing.final
+class ForgetRequest(_message.Message):
+    """See Forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    FACT_ID_FIELD_NUMBER: _builtins.int
+    call_id: _builtins.str
+    fact_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        call_id: _builtins.str = ...,
+        fact_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "fact_id", b"fact_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetRequest: _TypeAlias = ForgetRequest  # noqa: Y015
+
+@_typing.final
+class ForgetResponse(_message.Message):
+    """See Forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetResponse: _TypeAlias = ForgetResponse  # noqa: Y015

@@ -26,8 +26,10 @@ if _version_not_supported:
 
 
 class MemoryServiceStub:
-    """Notes of a profile and a principal. Tenant, profile and principal come from the turn token in the
-    metadata `herma-turn-token`.
+    """Notes and facts of one scope: tenant, profile and principal. All three come from the turn token in the
+    metadata `herma-turn-token`, never from a request. An untrusted turn reads nothing and writes nothing
+    (PERMISSION_DENIED). Writes carry the id of the call that they belong to: the same call again gets the
+    first answer, another request under it IDEMPOTENCY_CONFLICT.
     """
 
     def __init__(self, channel):
@@ -36,33 +38,72 @@ class MemoryServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.Recall = channel.unary_unary(
+                '/herma.api.memory.v1.MemoryService/Recall',
+                request_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RecallRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RecallResponse.FromString,
+                _registered_method=True)
         self.GetNotes = channel.unary_unary(
                 '/herma.api.memory.v1.MemoryService/GetNotes',
                 request_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.GetNotesRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.GetNotesResponse.FromString,
                 _registered_method=True)
-        self.PutNote = channel.unary_unary(
-                '/herma.api.memory.v1.MemoryService/PutNote',
-                request_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.PutNoteRequest.SerializeToString,
-                response_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.PutNoteResponse.FromString,
+        self.EditNote = channel.unary_unary(
+                '/herma.api.memory.v1.MemoryService/EditNote',
+                request_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.EditNoteRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.EditNoteResponse.FromString,
+                _registered_method=True)
+        self.Remember = channel.unary_unary(
+                '/herma.api.memory.v1.MemoryService/Remember',
+                request_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RememberRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RememberResponse.FromString,
+                _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/herma.api.memory.v1.MemoryService/Forget',
+                request_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.ForgetResponse.FromString,
                 _registered_method=True)
 
 
 class MemoryServiceServicer:
-    """Notes of a profile and a principal. Tenant, profile and principal come from the turn token in the
-    metadata `herma-turn-token`.
+    """Notes and facts of one scope: tenant, profile and principal. All three come from the turn token in the
+    metadata `herma-turn-token`, never from a request. An untrusted turn reads nothing and writes nothing
+    (PERMISSION_DENIED). Writes carry the id of the call that they belong to: the same call again gets the
+    first answer, another request under it IDEMPOTENCY_CONFLICT.
     """
 
-    def GetNotes(self, request, context):
-        """Reads both notes documents, for the frozen snapshot in a session's prompt.
+    def Recall(self, request, context):
+        """Answers what a turn starts from, in one call: the notes and the facts that fit the user's words.
+        An untrusted turn gets neither.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def PutNote(self, request, context):
-        """Replaces one document. ABORTED with NOTE_CHANGED when `version` is not the newest;
-        INVALID_ARGUMENT beyond the character budget.
+    def GetNotes(self, request, context):
+        """Reads both notes documents by entry.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EditNote(self, request, context):
+        """Adds, replaces or removes one entry of a document. ABORTED with NOTE_CHANGED when `version` is given
+        and not the newest; INVALID_ARGUMENT beyond the character budget or when `entry` fits none or several.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Remember(self, request, context):
+        """Stores one fact. The same text again is the same fact.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """Deletes one fact for good. NOT_FOUND when the scope has none of this id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,15 +112,30 @@ class MemoryServiceServicer:
 
 def add_MemoryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'Recall': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recall,
+                    request_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RecallRequest.FromString,
+                    response_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RecallResponse.SerializeToString,
+            ),
             'GetNotes': grpc.unary_unary_rpc_method_handler(
                     servicer.GetNotes,
                     request_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.GetNotesRequest.FromString,
                     response_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.GetNotesResponse.SerializeToString,
             ),
-            'PutNote': grpc.unary_unary_rpc_method_handler(
-                    servicer.PutNote,
-                    request_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.PutNoteRequest.FromString,
-                    response_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.PutNoteResponse.SerializeToString,
+            'EditNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.EditNote,
+                    request_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.EditNoteRequest.FromString,
+                    response_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.EditNoteResponse.SerializeToString,
+            ),
+            'Remember': grpc.unary_unary_rpc_method_handler(
+                    servicer.Remember,
+                    request_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RememberRequest.FromString,
+                    response_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RememberResponse.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.ForgetRequest.FromString,
+                    response_serializer=herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.ForgetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -90,9 +146,38 @@ def add_MemoryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MemoryService:
-    """Notes of a profile and a principal. Tenant, profile and principal come from the turn token in the
-    metadata `herma-turn-token`.
+    """Notes and facts of one scope: tenant, profile and principal. All three come from the turn token in the
+    metadata `herma-turn-token`, never from a request. An untrusted turn reads nothing and writes nothing
+    (PERMISSION_DENIED). Writes carry the id of the call that they belong to: the same call again gets the
+    first answer, another request under it IDEMPOTENCY_CONFLICT.
     """
+
+    @staticmethod
+    def Recall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.memory.v1.MemoryService/Recall',
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RecallRequest.SerializeToString,
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RecallResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def GetNotes(request,
@@ -122,7 +207,7 @@ class MemoryService:
             _registered_method=True)
 
     @staticmethod
-    def PutNote(request,
+    def EditNote(request,
             target,
             options=(),
             channel_credentials=None,
@@ -135,9 +220,63 @@ class MemoryService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/herma.api.memory.v1.MemoryService/PutNote',
-            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.PutNoteRequest.SerializeToString,
-            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.PutNoteResponse.FromString,
+            '/herma.api.memory.v1.MemoryService/EditNote',
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.EditNoteRequest.SerializeToString,
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.EditNoteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Remember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.memory.v1.MemoryService/Remember',
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RememberRequest.SerializeToString,
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.RememberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.memory.v1.MemoryService/Forget',
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.ForgetRequest.SerializeToString,
+            herma_dot_api_dot_memory_dot_v1_dot_memory__pb2.ForgetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,39 +27,71 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MemoryServiceStub:
-    """Notes of a profile and a principal. Tenant, profile and principal come from the turn token in the
-    metadata `herma-turn-token`.
+    """Notes and facts of one scope: tenant, profile and principal. All three come from the turn token in the
+    metadata `herma-turn-token`, never from a request. An untrusted turn reads nothing and writes nothing
+    (PERMISSION_DENIED). Writes carry the id of the call that they belong to: the same call again gets the
+    first answer, another request under it IDEMPOTENCY_CONFLICT.
     """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> MemoryServiceAsyncStub: ...
-    GetNotes: _grpc.UnaryUnaryMultiCallable[_memory_pb2.GetNotesRequest, _memory_pb2.GetNotesResponse]
-    """Reads both notes documents, for the frozen snapshot in a session's prompt."""
-    PutNote: _grpc.UnaryUnaryMultiCallable[_memory_pb2.PutNoteRequest, _memory_pb2.PutNoteResponse]
-    """Replaces one document. ABORTED with NOTE_CHANGED when `version` is not the newest;
-    INVALID_ARGUMENT beyond the character budget.
+    Recall: _grpc.UnaryUnaryMultiCallable[_memory_pb2.RecallRequest, _memory_pb2.RecallResponse]
+    """Answers what a turn starts from, in one call: the notes and the facts that fit the user's words.
+    An untrusted turn gets neither.
     """
+    GetNotes: _grpc.UnaryUnaryMultiCallable[_memory_pb2.GetNotesRequest, _memory_pb2.GetNotesResponse]
+    """Reads both notes documents by entry."""
+    EditNote: _grpc.UnaryUnaryMultiCallable[_memory_pb2.EditNoteRequest, _memory_pb2.EditNoteResponse]
+    """Adds, replaces or removes one entry of a document. ABORTED with NOTE_CHANGED when `version` is given
+    and not the newest; INVALID_ARGUMENT beyond the character budget or when `entry` fits none or several.
+    """
+    Remember: _grpc.UnaryUnaryMultiCallable[_memory_pb2.RememberRequest, _memory_pb2.RememberResponse]
+    """Stores one fact. The same text again is the same fact."""
+    Forget: _grpc.UnaryUnaryMultiCallable[_memory_pb2.ForgetRequest, _memory_pb2.ForgetResponse]
+    """Deletes one fact for good. NOT_FOUND when the scope has none of this id."""
 
 @_typing.type_check_only
 class MemoryServiceAsyncStub(MemoryServiceStub):
-    """Notes of a profile and a principal. Tenant, profile and principal come from the turn token in the
-    metadata `herma-turn-token`.
+    """Notes and facts of one scope: tenant, profile and principal. All three come from the turn token in the
+    metadata `herma-turn-token`, never from a request. An untrusted turn reads nothing and writes nothing
+    (PERMISSION_DENIED). Writes carry the id of the call that they belong to: the same call again gets the
+    first answer, another request under it IDEMPOTENCY_CONFLICT.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    GetNotes: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetNotesRequest, _memory_pb2.GetNotesResponse]  # type: ignore[assignment]
-    """Reads both notes documents, for the frozen snapshot in a session's prompt."""
-    PutNote: _aio.UnaryUnaryMultiCallable[_memory_pb2.PutNoteRequest, _memory_pb2.PutNoteResponse]  # type: ignore[assignment]
-    """Replaces one document. ABORTED with NOTE_CHANGED when `version` is not the newest;
-    INVALID_ARGUMENT beyond the character budget.
+    Recall: _aio.UnaryUnaryMultiCallable[_memory_pb2.RecallRequest, _memory_pb2.RecallResponse]  # type: ignore[assignment]
+    """Answers what a turn starts from, in one call: the notes and the facts that fit the user's words.
+    An untrusted turn gets neither.
     """
+    GetNotes: _aio.UnaryUnaryMultiCallable[_memory_pb2.GetNotesRequest, _memory_pb2.GetNotesResponse]  # type: ignore[assignment]
+    """Reads both notes documents by entry."""
+    EditNote: _aio.UnaryUnaryMultiCallable[_memory_pb2.EditNoteRequest, _memory_pb2.EditNoteResponse]  # type: ignore[assignment]
+    """Adds, replaces or removes one entry of a document. ABORTED with NOTE_CHANGED when `version` is given
+    and not the newest; INVALID_ARGUMENT beyond the character budget or when `entry` fits none or several.
+    """
+    Remember: _aio.UnaryUnaryMultiCallable[_memory_pb2.RememberRequest, _memory_pb2.RememberResponse]  # type: ignore[assignment]
+    """Stores one fact. The same text again is the same fact."""
+    Forget: _aio.UnaryUnaryMultiCallable[_memory_pb2.ForgetRequest, _memory_pb2.ForgetResponse]  # type: ignore[assignment]
+    """Deletes one fact for good. NOT_FOUND when the scope has none of this id."""
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Notes of a profile and a principal. Tenant, profile and principal come from the turn token in the
-    metadata `herma-turn-token`.
+    """Notes and facts of one scope: tenant, profile and principal. All three come from the turn token in the
+    metadata `herma-turn-token`, never from a request. An untrusted turn reads nothing and writes nothing
+    (PERMISSION_DENIED). Writes carry the id of the call that they belong to: the same call again gets the
+    first answer, another request under it IDEMPOTENCY_CONFLICT.
     """
+
+    @_abc_1.abstractmethod
+    def Recall(
+        self,
+        request: _memory_pb2.RecallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.RecallResponse, _abc.Awaitable[_memory_pb2.RecallResponse]]:
+        """Answers what a turn starts from, in one call: the notes and the facts that fit the user's words.
+        An untrusted turn gets neither.
+        """
 
     @_abc_1.abstractmethod
     def GetNotes(
@@ -67,16 +99,32 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_pb2.GetNotesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_pb2.GetNotesResponse, _abc.Awaitable[_memory_pb2.GetNotesResponse]]:
-        """Reads both notes documents, for the frozen snapshot in a session's prompt."""
+        """Reads both notes documents by entry."""
 
     @_abc_1.abstractmethod
-    def PutNote(
+    def EditNote(
         self,
-        request: _memory_pb2.PutNoteRequest,
+        request: _memory_pb2.EditNoteRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_memory_pb2.PutNoteResponse, _abc.Awaitable[_memory_pb2.PutNoteResponse]]:
-        """Replaces one document. ABORTED with NOTE_CHANGED when `version` is not the newest;
-        INVALID_ARGUMENT beyond the character budget.
+    ) -> _typing.Union[_memory_pb2.EditNoteResponse, _abc.Awaitable[_memory_pb2.EditNoteResponse]]:
+        """Adds, replaces or removes one entry of a document. ABORTED with NOTE_CHANGED when `version` is given
+        and not the newest; INVALID_ARGUMENT beyond the character budget or when `entry` fits none or several.
         """
+
+    @_abc_1.abstractmethod
+    def Remember(
+        self,
+        request: _memory_pb2.RememberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.RememberResponse, _abc.Awaitable[_memory_pb2.RememberResponse]]:
+        """Stores one fact. The same text again is the same fact."""
+
+    @_abc_1.abstractmethod
+    def Forget(
+        self,
+        request: _memory_pb2.ForgetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_pb2.ForgetResponse, _abc.Awaitable[_memory_pb2.ForgetResponse]]:
+        """Deletes one fact for good. NOT_FOUND when the scope has none of this id."""
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -76,11 +76,6 @@ class SessionServiceStub:
                 request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.InterruptTurnRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.InterruptTurnResponse.FromString,
                 _registered_method=True)
-        self.ListProfileNames = channel.unary_unary(
-                '/herma.api.session.v1.SessionService/ListProfileNames',
-                request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListProfileNamesRequest.SerializeToString,
-                response_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListProfileNamesResponse.FromString,
-                _registered_method=True)
         self.Subscribe = channel.unary_stream(
                 '/herma.api.session.v1.SessionService/Subscribe',
                 request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubscribeRequest.SerializeToString,
@@ -152,13 +147,6 @@ class SessionServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListProfileNames(self, request, context):
-        """The names of the profiles that the caller's sessions may be made with, by name.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def Subscribe(self, request, context):
         """Replays the events after a cursor, then follows. Ends after `turn_id`'s `turn.ended` if given.
         """
@@ -208,11 +196,6 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.InterruptTurn,
                     request_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.InterruptTurnRequest.FromString,
                     response_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.InterruptTurnResponse.SerializeToString,
-            ),
-            'ListProfileNames': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListProfileNames,
-                    request_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListProfileNamesRequest.FromString,
-                    response_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListProfileNamesResponse.SerializeToString,
             ),
             'Subscribe': grpc.unary_stream_rpc_method_handler(
                     servicer.Subscribe,
@@ -438,33 +421,6 @@ class SessionService:
             '/herma.api.session.v1.SessionService/InterruptTurn',
             herma_dot_api_dot_session_dot_v1_dot_session__pb2.InterruptTurnRequest.SerializeToString,
             herma_dot_api_dot_session_dot_v1_dot_session__pb2.InterruptTurnResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListProfileNames(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/herma.api.session.v1.SessionService/ListProfileNames',
-            herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListProfileNamesRequest.SerializeToString,
-            herma_dot_api_dot_session_dot_v1_dot_session__pb2.ListProfileNamesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,8 +56,6 @@ class SessionServiceStub:
     """Reads one turn with its calls."""
     InterruptTurn: _grpc.UnaryUnaryMultiCallable[_session_pb2.InterruptTurnRequest, _session_pb2.InterruptTurnResponse]
     """Asks a running turn to end as `interrupted`, or cancels a queued one. Harmless when repeated."""
-    ListProfileNames: _grpc.UnaryUnaryMultiCallable[_session_pb2.ListProfileNamesRequest, _session_pb2.ListProfileNamesResponse]
-    """The names of the profiles that the caller's sessions may be made with, by name."""
     Subscribe: _grpc.UnaryStreamMultiCallable[_session_pb2.SubscribeRequest, _session_pb2.SubscribeResponse]
     """Replays the events after a cursor, then follows. Ends after `turn_id`'s `turn.ended` if given."""
 
@@ -89,8 +87,6 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """Reads one turn with its calls."""
     InterruptTurn: _aio.UnaryUnaryMultiCallable[_session_pb2.InterruptTurnRequest, _session_pb2.InterruptTurnResponse]  # type: ignore[assignment]
     """Asks a running turn to end as `interrupted`, or cancels a queued one. Harmless when repeated."""
-    ListProfileNames: _aio.UnaryUnaryMultiCallable[_session_pb2.ListProfileNamesRequest, _session_pb2.ListProfileNamesResponse]  # type: ignore[assignment]
-    """The names of the profiles that the caller's sessions may be made with, by name."""
     Subscribe: _aio.UnaryStreamMultiCallable[_session_pb2.SubscribeRequest, _session_pb2.SubscribeResponse]  # type: ignore[assignment]
     """Replays the events after a cursor, then follows. Ends after `turn_id`'s `turn.ended` if given."""
 
@@ -167,14 +163,6 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.InterruptTurnResponse, _abc.Awaitable[_session_pb2.InterruptTurnResponse]]:
         """Asks a running turn to end as `interrupted`, or cancels a queued one. Harmless when repeated."""
-
-    @_abc_1.abstractmethod
-    def ListProfileNames(
-        self,
-        request: _session_pb2.ListProfileNamesRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_session_pb2.ListProfileNamesResponse, _abc.Awaitable[_session_pb2.ListProfileNamesResponse]]:
-        """The names of the profiles that the caller's sessions may be made with, by name."""
 
     @_abc_1.abstractmethod
     def Subscribe(

@@ -1,0 +1,1 @@
+"""Rules of memory: no I/O."""

@@ -1,0 +1,1 @@
+"""The measurements: each module has `async def measure(bench) -> list[Result]`."""
