@@ -309,6 +309,19 @@ async def test_a_killed_authority_is_not_noticed(platform: TestPlatform) -> None
                 return (await http.http.get("/readyz")).status_code == 200
 
         await eventually(back, "the authority is back")
+        # Text is shown again while it is made, from the very next message on.
+        GO_ON.clear()
+        stream = await client.chat.completions.create(
+            model="default", messages=user(f"PAUSES {uuid.uuid4().hex}"), stream=True
+        )
+        try:
+            async with asyncio.timeout(20):
+                while not (await anext(stream)).choices[0].delta.content:
+                    pass
+        finally:
+            GO_ON.set()
+        rest, _ = await streamed(stream)
+        assert rest == "three four five six"
 
 
 async def test_a_killed_gateway_leaves_the_turn_to_the_other(

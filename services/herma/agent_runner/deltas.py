@@ -23,13 +23,15 @@ _MAX_TEXT = 16_384
 _MAX_WAITING = 10_000
 _PAUSE_SECONDS = 0.2
 
+_Waiting = asyncio.Queue[lease_pb2.PublishDeltasRequest | None]
+
 
 class DeltaStream:
     """The call that carries the text of all turns of this process."""
 
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
-        self._waiting: asyncio.Queue[lease_pb2.PublishDeltasRequest] = asyncio.Queue(_MAX_WAITING)
+        self._waiting = _Waiting(_MAX_WAITING)
         # Counts the calls: text that was handed to a broken one may be lost.
         self.generation = 0
 
@@ -44,16 +46,28 @@ class DeltaStream:
     async def run(self) -> None:
         """Sends until cancelled; a call that is cut is made again."""
         while True:
+            waiting = self._waiting
             try:
-                await self._authority.publish_deltas(self._requests())
+                await self._authority.publish_deltas(_requests(waiting))
             except HermaError as error:
                 _log.info("showing streamed text was cut", reason=error.reason)
             self.generation += 1
+            # A broken call still waits for its next request, and would take the next call's first.
+            self._waiting = _Waiting(_MAX_WAITING)
+            _end(waiting)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _requests(self) -> AsyncIterator[lease_pb2.PublishDeltasRequest]:
-        while True:
-            yield await self._waiting.get()
+
+async def _requests(waiting: _Waiting) -> AsyncIterator[lease_pb2.PublishDeltasRequest]:
+    while (request := await waiting.get()) is not None:
+        yield request
+
+
+def _end(waiting: _Waiting) -> None:
+    """Ends whoever reads it; what is in it belongs to messages whose text has a gap by now."""
+    while not waiting.empty():
+        waiting.get_nowait()
+    waiting.put_nowait(None)
 
 
 class DeltaPublisher:
