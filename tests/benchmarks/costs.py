@@ -39,8 +39,16 @@ def rpcs_of_turns(backend: str, turns: int, content: str) -> Counter[str]:
     """RPCs that so many turns of one session cost, what serving none costs taken off.
 
     It runs a loop of its own: call it in a thread that has none.
+
+    Raises:
+        AssertionError: when fewer calls were counted than such turns must make: an export was lost, or
+            the idle platform did more than start.
     """
-    return _served(backend, turns, content) - _served(backend, 0, content)
+    busy, idle = _served(backend, turns, content), _served(backend, 0, content)
+    found = busy - idle
+    whole = found["SessionService/Submit"] == turns and found["LeaseService/Append"] >= 2 * turns
+    assert whole, f"not all calls were counted: {busy}, idle {idle}"
+    return found
 
 
 def _served(backend: str, turns: int, content: str) -> Counter[str]:
