@@ -291,7 +291,7 @@ def test_a_bad_file_changes_nothing_and_says_where_it_is_bad(
     said = refused(platform, "profile", "apply", "-f", str(good), "-f", str(bad))
     for problem in (
         f"{bad}:2: personna: is not a known field",
-        f"{bad}:3: tools: no tool 'teminal'; the tools are read_file, terminal, write_file",
+        f"{bad}:3: tools: no tool 'teminal'; the tools are memory, read_file, terminal, write_file",
         f"{bad}:7: name: 1 to 63 of a-z",
         f"{bad}:9: 'good' is also at {good}:1",
     ):

@@ -16,8 +16,8 @@ from typing import Any
 
 from dotenv import dotenv_values
 
-from herma.local.processes import free_port
 from tests.support.platform import Client, remove_objects
+from tests.support.ports import take_port
 
 _ROOT = Path(__file__).resolve().parents[2]
 _POSTGRES = "herma-test-postgres:dev"
@@ -83,7 +83,7 @@ class ComposeProject:
     def __init__(self, command: list[str]) -> None:
         self._command = command
         self.name = f"herma-test-{uuid.uuid4().hex[:8]}"
-        self.port = free_port()
+        self.port = take_port()
         self._folder = tempfile.TemporaryDirectory(prefix="herma-compose-")
         self.folder = Path(self._folder.name)
         self.env_file = self.folder / ".env"

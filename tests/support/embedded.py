@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from herma.local.postgres import EmbeddedPostgres
-from herma.local.processes import dies_with_parent, free_port
+from herma.local.processes import dies_with_parent
+from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 
@@ -19,7 +20,7 @@ from tests.support.waiting import eventually
 def running_postgres(*options: str) -> Iterator[str]:
     """Starts a server on a random port; its superuser's URL.  It is gone afterwards, with its data."""
     with tempfile.TemporaryDirectory(prefix="herma-test-", ignore_cleanup_errors=True) as folder:
-        postgres = EmbeddedPostgres(Path(folder) / "postgres", free_port(), "superuser")
+        postgres = EmbeddedPostgres(Path(folder) / "postgres", take_port(), "superuser")
         postgres.prepare()
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from herma.cli.hops import hops
 from herma.cli.span_tree import Node, TurnTrace, attempts, is_attempt
@@ -28,7 +28,8 @@ def text_of(trace: TurnTrace, width: int) -> Iterator[str]:
     column = min(max(cell_len(label) for _, label in rows), max(24, width - 46))
     yield f"{'':{column}}  {'service':17} {'at':>10} {'took':>10}"
     for node, label in rows:
-        name = one_line(label, column) if cell_len(label) > column else label
+        # Cut, not folded: the branches are made of white space.
+        name = label if cell_len(label) <= column else set_cell_size(label, column - 1) + "…"
         pad = " " * (column - cell_len(name))
         service = one_line(node.span.service.removeprefix("herma-"), 17)
         at = millis(node.span.start - trace.start)

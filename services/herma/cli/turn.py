@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -22,6 +23,8 @@ from herma.cli.trace_view import json_of, text_of
 
 # Services write their spans every half second: how long to wait for the last ones of a turn.
 _WRITTEN_WITHIN = 3.0
+
+_PIPE_WIDTH = 200
 
 app = typer.Typer(help="Turns.", no_args_is_help=True)
 
@@ -70,7 +73,8 @@ def trace(turn_id: TurnId, output: Output = Format.TEXT) -> None:
     reason = f" ({turn['exit_reason']})" if turn["exit_reason"] else ""
     say(f"turn {turn['id']}  {turn['state']}{reason}  trace {turn['trace_id']}")
     say("")
-    width = shutil.get_terminal_size((140, 24)).columns
+    # A pipe has no width, whatever COLUMNS says of a terminal somewhere.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     for line in text_of(found, width):
         say(line)
 

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import httpx
 
-from herma.local.processes import dies_with_parent, free_port
+from herma.local.processes import dies_with_parent
+from tests.support.ports import take_port
 from tests.support.waiting import eventually
 
 REQUIREMENTS = ("hermes-agent==0.19.*", "aiohttp>=3.14")
@@ -56,7 +57,7 @@ class HermesAgent:
     def __init__(self, venv: Path, model_url: str) -> None:
         self._binary = venv / "bin" / "hermes"
         self._home = tempfile.TemporaryDirectory(prefix="herma-bench-", ignore_cleanup_errors=True)
-        self._port = free_port()
+        self._port = take_port()
         (Path(self._home.name) / "config.yaml").write_text(
             f"model:\n  provider: custom\n  default: scripted\n  base_url: {model_url}\n  api_key: none\n"
         )
