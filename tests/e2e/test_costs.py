@@ -94,8 +94,8 @@ async def test_a_turn_without_tools_makes_five_calls(
     calls = served(collector)
     assert calls["herma.api.session.v1.SessionService/Submit"] >= TURNS
     assert calls["herma.api.lease.v1.LeaseService/Append"] >= TURNS
-    # Claims that find no work are asked again in time, and a lease is renewed that is held for a second or
-    # more, as on a busy machine: both cost time, not turns.
+    # Claims that find no work are asked again in time, and a lease is renewed that is held for a second
+    # or more, as on a busy machine: both cost time, not turns.
     passed = time.monotonic() - began
     claims, renewals = calls.pop(_CLAIM), calls.pop(_RENEW, 0)
     assert claims <= turns + RUNNERS + 1 + passed / 10, calls

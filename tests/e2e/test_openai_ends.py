@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
@@ -349,3 +350,12 @@ async def test_a_killed_gateway_leaves_the_turn_to_the_other(
     assert content == "one two three four five six"
     assert [chunks[0].id] == [f"chatcmpl-{turn_id}" for turn_id in turns_of(platform, word)]
     assert len(model.matching(word)) == 1
+
+    async def back() -> bool:
+        try:
+            async with Client(url, "") as http:
+                return (await http.http.get("/readyz")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    await eventually(back, "the gateway is back for the other tests")
