@@ -29,33 +29,16 @@ async def end_turn(
     exit_reason: str,
     error: str,
     new_id: Callable[[], UUID],
+    *,
+    tidy: bool = False,
 ) -> None:
-    """Brings a turn of a locked session to a terminal state; the caller flushes the session."""
-    rows = await session.connection.fetch(
-        """
-        SELECT t.open_message_id, c.id, c.state FROM authority.turns t
-        LEFT JOIN authority.calls c ON c.tenant_id = t.tenant_id AND c.turn_id = t.id
-             AND c.state IN ('proposed', 'allowed', 'denied', 'awaiting', 'running')
-        WHERE t.tenant_id = $1 AND t.id = $2 ORDER BY c.position
-        """,
-        session.tenant_id,
-        turn_id,
-    )
-    if rows[0]["open_message_id"] is not None:
-        await discard_open_message(session, turn_id, "turn_ended")
-    for row in rows:
-        if row["id"] is None:
-            continue
-        running = row["state"] == CallState.RUNNING
-        await close_call(
-            session,
-            row["id"],
-            CallState.OUTCOME_UNKNOWN if running else CallState.CANCELLED,
-            _UNKNOWN if running else _CANCELLED,
-            True,
-            None,
-            new_id,
-        )
+    """Brings a turn of a locked session to a terminal state; the caller flushes the session.
+
+    Args:
+        tidy: The caller knows that neither a message nor a call of the turn is open.
+    """
+    if not tidy:
+        await _tidy_up(session, turn_id, new_id)
     ended = await session.connection.fetchrow(
         """
         WITH freed AS (
@@ -91,6 +74,35 @@ async def end_turn(
     if ended["leased"]:
         # Not for an unleased turn: that would fence out the runner of the session's running one.
         session.raise_epoch()
+
+
+async def _tidy_up(session: LockedSession, turn_id: UUID, new_id: Callable[[], UUID]) -> None:
+    """Voids the open message and closes each open call."""
+    rows = await session.connection.fetch(
+        """
+        SELECT t.open_message_id, c.id, c.state FROM authority.turns t
+        LEFT JOIN authority.calls c ON c.tenant_id = t.tenant_id AND c.turn_id = t.id
+             AND c.state IN ('proposed', 'allowed', 'denied', 'awaiting', 'running')
+        WHERE t.tenant_id = $1 AND t.id = $2 ORDER BY c.position
+        """,
+        session.tenant_id,
+        turn_id,
+    )
+    if rows[0]["open_message_id"] is not None:
+        await discard_open_message(session, turn_id, "turn_ended")
+    for row in rows:
+        if row["id"] is None:
+            continue
+        running = row["state"] == CallState.RUNNING
+        await close_call(
+            session,
+            row["id"],
+            CallState.OUTCOME_UNKNOWN if running else CallState.CANCELLED,
+            _UNKNOWN if running else _CANCELLED,
+            True,
+            None,
+            new_id,
+        )
 
 
 async def discard_open_message(session: LockedSession, turn_id: UUID, reason: str) -> None:

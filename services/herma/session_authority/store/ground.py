@@ -15,6 +15,10 @@ _READ = """
     SELECT s.principal_id, s.profile_id, s.last_seq, s.last_position, s.epoch,
            t.attempt, t.last_step, t.open_message_id, t.interrupt_requested,
            t.profile_version,
+           EXISTS (SELECT FROM authority.calls c
+                   WHERE c.tenant_id = $1 AND c.turn_id = $3
+                     AND c.state IN ('proposed', 'allowed', 'denied', 'awaiting', 'running'))
+               AS has_open_calls,
            EXISTS (SELECT FROM authority.leases l
                    WHERE l.tenant_id = $1 AND l.session_id = $2 AND l.turn_id = $3 AND l.epoch = $4
                      AND s.epoch = $4) AS held,
@@ -29,7 +33,10 @@ _READ = """
 
 @dataclass(slots=True)
 class OpenTurn:
-    """The turn that a step is appended to; `open_message_id` follows the step's operations."""
+    """The turn that a step is appended to.
+
+    `open_message_id` follows the step's operations; `has_open_calls` is true when there may be some.
+    """
 
     id: UUID
     attempt: int
@@ -37,6 +44,7 @@ class OpenTurn:
     open_message_id: UUID | None
     interrupt_requested: bool
     profile_version: int
+    has_open_calls: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,7 @@ async def read_ground(connection: Connection, identity: TurnIdentity, step: Step
         row["open_message_id"],
         row["interrupt_requested"],
         row["profile_version"],
+        row["has_open_calls"],
     )
     repeated = None
     if row["done_seq"] is not None:

@@ -10,13 +10,12 @@ from uuid import UUID
 import asyncpg
 
 from herma.common.errors import LeaseLost, NotFound
-from herma.common.postgres import Database
+from herma.common.postgres import Connection, Database
 from herma.common.turn_token import TurnIdentity
 from herma.session_authority.domain.model import Lease, Profile, TurnState
 from herma.session_authority.store.endings import end_turn
 from herma.session_authority.store.locked_session import (
     LockedSession,
-    lock_session,
     read_locked,
     session_locked,
 )
@@ -40,9 +39,12 @@ _TAKE = """
     SELECT tenant_id, session_id, held, set_config('herma.tenant_id', tenant_id::text, true) FROM found
 """
 
-# The session's next turn runs: its lease, and at its first attempt the user's message.
+# The next turn of a session that `_TAKE` has locked runs: its lease, its event, at its first attempt the
+# user's message, and the counters that these take from the session's row.
 _GRANT = """
-    WITH turn AS (
+    WITH session AS (
+        SELECT last_seq, last_position, epoch FROM authority.sessions WHERE tenant_id = $1 AND id = $2
+    ), turn AS (
         UPDATE authority.turns SET state = 'running', attempt = attempt + 1,
             started_at = coalesce(started_at, now())
         WHERE tenant_id = $1 AND id = (
@@ -53,13 +55,25 @@ _GRANT = """
     ), said AS (
         INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
                                         principal_id, trust)
-        SELECT $1, $2, $3, id, $4, 'user', content, principal_id, trust FROM turn WHERE attempt = 1
+        SELECT $1, $2, $3, id, last_position + 1, 'user', content, principal_id, trust
+        FROM turn, session WHERE attempt = 1
     ), leased AS (
         INSERT INTO authority.leases (tenant_id, session_id, turn_id, epoch, runner_id, request_id,
                                       expires_at)
-        SELECT $1, $2, id, $5, $6, $7, now() + $8 FROM turn
+        SELECT $1, $2, id, epoch + 1, $4, $5, now() + $6 FROM turn, session
+    ), told AS (
+        INSERT INTO authority.events (tenant_id, session_id, seq, kind, turn_id, data)
+        SELECT $1, $2, last_seq + 1,
+               CASE WHEN attempt = 1 THEN 'turn.started' ELSE 'turn.resumed' END, id,
+               '{"attempt":' || attempt || '}'
+        FROM turn, session
     )
-    SELECT id, attempt FROM turn
+    UPDATE authority.sessions s
+    SET last_seq = s.last_seq + 1, epoch = s.epoch + 1,
+        last_position = s.last_position + CASE WHEN turn.attempt = 1 THEN 1 ELSE 0 END,
+        runnable_since = NULL, runnable_class = 0
+    FROM turn WHERE s.tenant_id = $1 AND s.id = $2
+    RETURNING true
 """
 
 
@@ -98,9 +112,8 @@ class LeaseStore:
         """
         try:
             return await self._claim(request_id, runner_id)
-        except (asyncpg.UniqueViolationError, NotFound):
-            # The same request, made at the same time, has taken another session; or the session that
-            # an earlier one took was deleted meanwhile.
+        except asyncpg.UniqueViolationError:
+            # The same request, made at the same time, has taken another session.
             return await self._claim(request_id, runner_id)
 
     async def _claim(self, request_id: UUID, runner_id: UUID) -> Lease | None:
@@ -109,36 +122,13 @@ class LeaseStore:
             if found is None:
                 return None
             tenant_id, session_id = found["tenant_id"], found["session_id"]
-            if found["held"]:
-                session = await lock_session(connection, tenant_id, session_id)
-            else:
-                session = await read_locked(connection, tenant_id, session_id)
-                if not await self._grant(session, request_id, runner_id):
-                    return None
-            return await _read_lease(session, request_id)
-
-    async def _grant(self, session: LockedSession, request_id: UUID, runner_id: UUID) -> bool:
-        turn = await session.connection.fetchrow(
-            _GRANT,
-            session.tenant_id,
-            session.id,
-            self._new_id(),
-            session.last_position + 1,
-            session.epoch + 1,
-            runner_id,
-            request_id,
-            self.ttl,
-        )
-        if turn is None:
-            await session.flush()
-            return False
-        session.raise_epoch()
-        if turn["attempt"] == 1:
-            session.take_position()
-        kind = "turn.started" if turn["attempt"] == 1 else "turn.resumed"
-        session.emit(kind, turn["id"], {"attempt": turn["attempt"]})
-        await session.flush()
-        return True
+            if not found["held"] and not await connection.fetchval(
+                _GRANT, tenant_id, session_id, self._new_id(), runner_id, request_id, self.ttl
+            ):
+                # Nothing waits after all: what says so is put right.
+                await (await read_locked(connection, tenant_id, session_id)).flush()
+                return None
+            return await _read_lease(connection, tenant_id, session_id, request_id)
 
     async def renew(self, identity: TurnIdentity) -> bool:
         """Extends a lease; whether its turn was asked to stop.
@@ -284,8 +274,9 @@ async def check_fence(session: LockedSession, identity: TurnIdentity) -> None:
         raise LeaseLost()
 
 
-async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
-    connection, tenant_id = session.connection, session.tenant_id
+async def _read_lease(
+    connection: Connection, tenant_id: UUID, session_id: UUID, request_id: UUID
+) -> Lease | None:
     row = await connection.fetchrow(
         f"""
         SELECT {TURN_COLUMNS}, l.epoch, t.principal_id, t.profile_id, t.profile_version, t.trust,
@@ -304,14 +295,14 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         WHERE l.tenant_id = $1 AND l.session_id = $2 AND l.request_id = $3
         """,  # noqa: S608  # columns are a constant
         tenant_id,
-        session.id,
+        session_id,
         request_id,
     )
     if row is None:
         return None
     return Lease(
         tenant_id=tenant_id,
-        session_id=session.id,
+        session_id=session_id,
         principal_id=row["principal_id"],
         turn=turn_of(row),
         trust=row["trust"],
@@ -319,7 +310,7 @@ async def _read_lease(session: LockedSession, request_id: UUID) -> Lease | None:
         last_step=row["last_step"],
         profile=Profile(row["profile_id"], row["profile_name"], row["profile_version"], row["spec"]),
         system_prompt=row["system_prompt"] or "",
-        history=await read_messages(connection, tenant_id, session.id),
+        history=await read_messages(connection, tenant_id, session_id),
         open_message_id=row["open_message_id"],
         previous_attempt=row["attempt_context"],
         iterations=row["iterations"],

@@ -32,7 +32,7 @@ from herma.session_authority.store.endings import (
     end_turn,
 )
 from herma.session_authority.store.ground import OpenTurn, read_ground
-from herma.session_authority.store.locked_session import LockedSession, lock_of
+from herma.session_authority.store.locked_session import LockedSession, StepRecord, lock_of
 
 # A message is open: what its model call is made from, and on the turn where an interruption finds it.
 _BEGIN = """
@@ -64,18 +64,6 @@ _COMPLETE = """
     INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
                                     principal_id, trust)
     SELECT $1, $2, $3, $4, $5, 'assistant', $6, principal_id, trust FROM turn
-"""
-
-# The step is written, with the answer to give again; using a lease acknowledges it.
-_CLOSE = """
-    WITH moved AS (
-        UPDATE authority.turns SET last_step = $4 WHERE tenant_id = $1 AND id = $3
-    ), used AS (
-        UPDATE authority.leases SET acknowledged = true
-        WHERE tenant_id = $1 AND session_id = $2 AND NOT acknowledged
-    )
-    INSERT INTO authority.steps (tenant_id, turn_id, step, epoch, digest, message_ids, call_ids, last_seq)
-    VALUES ($1, $3, $4, $5, $6, $7, $8, $9)
 """
 
 
@@ -120,7 +108,16 @@ class LedgerStore:
                 await writer.write(operation)
             if step.finish is not None:
                 await writer.write(step.finish)
-            is_runnable = await writer.close(identity.epoch, step)
+            is_runnable = await ground.session.flush(
+                StepRecord(
+                    ground.turn.id,
+                    step.number,
+                    identity.epoch,
+                    step.digest,
+                    writer.message_ids,
+                    writer.call_ids,
+                )
+            )
             return StepOutcome(
                 tuple(writer.message_ids),
                 tuple(writer.call_ids),
@@ -265,6 +262,7 @@ class _StepWriter:
                 },
             )
         if rows:
+            self.turn.has_open_calls = True
             await session.connection.executemany(
                 """
                 INSERT INTO authority.calls (tenant_id, id, session_id, turn_id, message_id, ordinal,
@@ -333,23 +331,8 @@ class _StepWriter:
             operation.exit_reason,
             operation.error,
             self.new_id,
+            tidy=not self.turn.has_open_calls and self.turn.open_message_id is None,
         )
-
-    async def close(self, epoch: int, step: Step) -> bool:
-        """Records the step itself, the last thing of it; whether a turn may be claimed then."""
-        await self.session.connection.execute(
-            _CLOSE,
-            self.session.tenant_id,
-            self.session.id,
-            self.turn.id,
-            step.number,
-            epoch,
-            step.digest,
-            self.message_ids,
-            self.call_ids,
-            self.session.last_seq,
-        )
-        return await self.session.flush()
 
     def _check_open(self, message_id: UUID) -> None:
         if self.turn.open_message_id != message_id:

@@ -11,9 +11,9 @@ it waited.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from uuid import UUID
 
 from herma.common.errors import NotFound
@@ -24,12 +24,29 @@ _READ = """
     FROM authority.sessions WHERE tenant_id = $1 AND id = $2
 """
 
-# Whether a turn may be claimed follows from the session's leases and open turns.
-_FLUSH = """
-    WITH told AS (
+_EVENTS = """
+    told AS (
         INSERT INTO authority.events (tenant_id, session_id, seq, kind, turn_id, data)
         SELECT $1, $2, e.* FROM unnest($3::bigint[], $4::text[], $5::uuid[], $6::text[]) e
     )
+"""
+
+# The step, with the answer to give again; using a lease acknowledges it.
+_STEP = """
+    moved AS (
+        UPDATE authority.turns SET last_step = $14 WHERE tenant_id = $1 AND id = $13
+    ), used AS (
+        UPDATE authority.leases SET acknowledged = true
+        WHERE tenant_id = $1 AND session_id = $2 AND NOT acknowledged
+    ), stepped AS (
+        INSERT INTO authority.steps (tenant_id, turn_id, step, epoch, digest, message_ids, call_ids,
+                                     last_seq)
+        VALUES ($1, $13, $14, $15, $16, $17, $18, $7)
+    )
+"""
+
+# Whether a turn may be claimed follows from the session's leases and open turns.
+_COUNTERS = """
     UPDATE authority.sessions s
     SET last_seq = $7, last_position = $8, epoch = $9, system_prompt = coalesce($10, system_prompt),
         prompt_profile_version = CASE WHEN $10::text IS NULL THEN prompt_profile_version ELSE $11 END,
@@ -47,6 +64,21 @@ _FLUSH = """
     WHERE s.tenant_id = $1 AND s.id = $2
     RETURNING s.runnable_since IS NOT NULL
 """
+
+_FLUSH = f"WITH {_EVENTS} {_COUNTERS}"
+_FLUSH_STEP = f"WITH {_EVENTS}, {_STEP} {_COUNTERS}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A step as it is kept, with the ids of its answer."""
+
+    turn_id: UUID
+    number: int
+    epoch: int
+    digest: bytes
+    message_ids: Sequence[UUID]
+    call_ids: Sequence[UUID]
 
 
 @dataclass(slots=True)
@@ -85,14 +117,18 @@ class LockedSession:
         self.epoch += 1
         return self.epoch
 
-    async def flush(self) -> bool:
-        """Writes the gathered events and the counters, and derives whether a turn may be claimed.
+    async def flush(self, step: StepRecord | None = None) -> bool:
+        """Writes the gathered events, the counters and the step, if it is one.
 
         The last statement of a change: it sees the leases and turns that those before it wrote.
+
+        Returns:
+            Whether a turn may be claimed now.
         """
         events, self._events = self._events, []
+        recorded = () if step is None else astuple(step)
         is_runnable: bool = await self.connection.fetchval(
-            _FLUSH,
+            _FLUSH if step is None else _FLUSH_STEP,
             self.tenant_id,
             self.id,
             [seq for seq, _, _, _ in events],
@@ -105,6 +141,7 @@ class LockedSession:
             self.new_system_prompt,
             self.new_prompt_version,
             self.new_prompt_turn,
+            *recorded,
         )
         return is_runnable
 
