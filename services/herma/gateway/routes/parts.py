@@ -14,8 +14,8 @@ from herma.gateway.bodies import Problem
 from herma.gateway.completions.bodies import ErrorBody
 
 
-def authority_of(request: Request) -> Authority:
-    """The authority."""
+async def authority_of(request: Request) -> Authority:
+    """The authority.  A coroutine, for FastAPI sends a plain function to another thread and back."""
     found: Authority = request.app.state.authority
     return found
 
