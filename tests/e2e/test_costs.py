@@ -169,7 +169,10 @@ class StatementLog:
             elif said.startswith("LOG:  statement: ROLLBACK"):
                 open_by_process.pop(pid, None)
             elif said.startswith(("LOG:  statement", "LOG:  execute")) and pid not in open_by_process:
-                commits.outside.append(statement)
+                if "pg_notify" in statement:
+                    commits.asynchronous += 1
+                else:
+                    commits.outside.append(statement)
         return commits
 
     def _text(self) -> str:

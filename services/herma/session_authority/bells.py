@@ -23,8 +23,6 @@ SESSION = "herma_session"
 SIGNAL = "herma_signal"
 CHANNELS = (WORK, SESSION, SIGNAL)
 
-_UNHURRIED = "SET LOCAL synchronous_commit = off"
-
 
 class Bell:
     """Something that rings; a waiter never misses a ring that came after it asked for a ticket."""
@@ -165,13 +163,7 @@ class Belfry:
             await self._some.wait()
             self._some.clear()
             batch, self._out = self._out, set()
-            channels, payloads = zip(*batch, strict=True)
             try:
-                async with self._database.transaction(first=_UNHURRIED) as connection:
-                    await connection.execute(
-                        "SELECT pg_notify(c, p) FROM unnest($1::text[], $2::text[]) AS r (c, p)",
-                        channels,
-                        payloads,
-                    )
+                await self._database.notify(batch)
             except HermaError as error:
                 _log.warning("a notification was lost", reason=error.reason)

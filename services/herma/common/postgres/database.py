@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
@@ -98,23 +98,44 @@ class Database:
             Unavailable: when the database is away.  Whether the transaction took effect is then
                 unknown: repeat it under its idempotency key, step or epoch.
         """
+        async with self._connection() as connection:
+            await connection.execute(_begin(tenant_id, first))
+            try:
+                yield connection
+            except BaseException:
+                if not connection.is_closed():
+                    await connection.execute("ROLLBACK")
+                raise
+            await connection.execute("COMMIT")
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
         pool = self._pool
         if pool is None:
             raise Unavailable("the database pool is closed")
         try:
             async with pool.acquire(timeout=self._acquire_timeout) as connection:
-                await connection.execute(_begin(tenant_id, first))
-                try:
-                    yield connection
-                except BaseException:
-                    if not connection.is_closed():
-                        await connection.execute("ROLLBACK")
-                    raise
-                await connection.execute("COMMIT")
+                yield connection
         except _AWAY as error:
             if isinstance(error, ValueError):
                 raise  # an argument that asyncpg cannot encode: our mistake, not the server's
             raise Unavailable("the database does not answer", retry_after=1) from error
+
+    async def notify(self, notifications: Collection[tuple[str, str]]) -> None:
+        """Sends notifications, (channel, payload) each: a transaction of one statement.
+
+        It writes nothing, so it waits for no disk.
+
+        Raises:
+            Unavailable: when the database is away.
+        """
+        channels, payloads = zip(*notifications, strict=True)
+        async with self._connection() as connection:
+            await connection.execute(
+                "SELECT pg_notify(c, p) FROM unnest($1::text[], $2::text[]) AS r (c, p)",
+                channels,
+                payloads,
+            )
 
     async def ping(self) -> None:
         """Asks the server for a sign of life.

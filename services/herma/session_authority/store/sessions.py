@@ -14,7 +14,7 @@ from herma.session_authority.domain.model import Admission, Caller, Message, Ses
 from herma.session_authority.domain.new_session import ImportedMessage, NewSession
 from herma.session_authority.store.endings import end_turn
 from herma.session_authority.store.idempotency import claim_key, store_answer
-from herma.session_authority.store.locked_session import lock_session
+from herma.session_authority.store.locked_session import lock_of, lock_session, read_locked
 from herma.session_authority.store.openings import open_session
 from herma.session_authority.store.rows import CALL_COLUMNS, TURN_COLUMNS, Row, call_of, turn_of
 from herma.session_authority.store.transcript import read_messages
@@ -156,7 +156,11 @@ class SessionStore:
             IdempotencyConflict: for a key that was used for another request.
         """
         tenant, principal = caller.tenant_id, caller.principal_id
-        async with self._database.transaction(tenant) as connection:
+        # Keys are taken before sessions everywhere, or two requests could wait for each other.
+        first = ""
+        if isinstance(target, UUID) and not idempotency_key:
+            first = lock_of(tenant, target)
+        async with self._database.transaction(tenant, first=first) as connection:
             if idempotency_key:
                 parts = ["new", *target.parts] if isinstance(target, NewSession) else [str(target)]
                 parts += [content, "message", "queue", *([fingerprint] if fingerprint else [])]
@@ -174,7 +178,8 @@ class SessionStore:
                 if isinstance(target, NewSession)
                 else target
             )
-            session = await lock_session(connection, tenant, session_id, principal)
+            take = read_locked if first else lock_session
+            session = await take(connection, tenant, session_id, principal)
             position = await connection.fetchval(_QUEUED, tenant, session_id)
             turn_id = self._new_id()
             cursor = session.emit("turn.queued", turn_id, {"position": position})
