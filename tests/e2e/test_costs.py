@@ -171,6 +171,8 @@ class StatementLog:
             elif said.startswith(("LOG:  statement", "LOG:  execute")) and pid not in open_by_process:
                 if "pg_notify" in statement:
                     commits.asynchronous += 1
+                elif statement.startswith("WITH seen AS MATERIALIZED"):
+                    commits.reading += 1
                 else:
                     commits.outside.append(statement)
         return commits

@@ -11,7 +11,19 @@ from herma.common.postgres import Database
 from herma.common.turn_token import TurnIdentity
 from herma.tool_sandbox.domain.model import SandboxRecord
 
-_COLUMNS = "id, tenant_id, session_id, workspace_id, epoch, secret, instance, settled_turn_id"
+_STANDING = """
+    SELECT id, tenant_id, session_id, workspace_id, epoch, secret, instance, settled_turn_id
+    FROM sandbox.sandboxes
+    WHERE tenant_id = seen.tenant_id AND session_id = $2 AND epoch = $3
+"""
+
+_RAISE = """
+    INSERT INTO sandbox.sandboxes (tenant_id, session_id, id, workspace_id, epoch, secret)
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (tenant_id, session_id) DO UPDATE SET epoch = excluded.epoch
+        WHERE sandboxes.epoch <= excluded.epoch
+    RETURNING id, tenant_id, session_id, workspace_id, epoch, secret, instance, settled_turn_id
+"""
 
 
 class SandboxStore:
@@ -27,31 +39,22 @@ class SandboxStore:
         Raises:
             LeaseLost: when a higher epoch has been here.
         """
-        async with self._database.transaction(identity.tenant_id) as connection:
-            # Nearly always the fence stands there already, and reading commits nothing.
-            row = await connection.fetchrow(
-                f"""
-                SELECT {_COLUMNS} FROM sandbox.sandboxes
-                WHERE tenant_id = $1 AND session_id = $2 AND epoch = $3
-                """,  # noqa: S608  # columns are a constant
-                identity.tenant_id,
-                identity.session_id,
-                identity.epoch,
-            ) or await connection.fetchrow(
-                f"""
-                INSERT INTO sandbox.sandboxes (tenant_id, session_id, id, workspace_id, epoch, secret)
-                VALUES ($1, $2, $3, $4, $5, $6)
-                ON CONFLICT (tenant_id, session_id) DO UPDATE SET epoch = excluded.epoch
-                    WHERE sandboxes.epoch <= excluded.epoch
-                RETURNING {_COLUMNS}
-                """,  # noqa: S608  # columns are a constant
-                identity.tenant_id,
-                identity.session_id,
-                self._new_id(),
-                self._new_id(),
-                identity.epoch,
-                secrets.token_urlsafe(32),
-            )
+        # Nearly always the fence stands there already.
+        standing = await self._database.glance(
+            identity.tenant_id, _STANDING, identity.session_id, identity.epoch
+        )
+        row = standing[0] if standing else None
+        if row is None:
+            async with self._database.transaction(identity.tenant_id) as connection:
+                row = await connection.fetchrow(
+                    _RAISE,
+                    identity.tenant_id,
+                    identity.session_id,
+                    self._new_id(),
+                    self._new_id(),
+                    identity.epoch,
+                    secrets.token_urlsafe(32),
+                )
         if row is None:
             raise LeaseLost()
         return SandboxRecord(**row)

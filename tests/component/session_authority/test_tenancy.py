@@ -74,6 +74,19 @@ async def test_a_transaction_without_a_tenant_sees_nothing(authority: Authority)
             assert await connection.fetchval(f"SELECT count(*) FROM authority.{table}") == 0
 
 
+async def test_a_glance_sees_its_own_tenant_only_and_leaves_none_set(authority: Authority) -> None:
+    caller, _ = await authority.claimed()
+    other = await authority.owner("other")
+    query = "SELECT id FROM authority.turns WHERE tenant_id = seen.tenant_id"
+    assert len(await authority.database.glance(caller.tenant_id, query)) == 1
+    assert await authority.database.glance(other.caller.tenant_id, query) == []
+    # Not even a condition that forgets the tenant reaches further.
+    careless = "SELECT id FROM authority.turns WHERE seen.tenant_id IS NOT NULL"
+    assert await authority.database.glance(other.caller.tenant_id, careless) == []
+    async with authority.database.transaction() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM authority.turns") == 0
+
+
 async def test_a_transaction_sees_and_writes_its_own_tenant_only(authority: Authority) -> None:
     caller, _ = await authority.claimed()
     other = await authority.owner("other")

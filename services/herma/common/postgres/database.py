@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
@@ -121,6 +121,19 @@ class Database:
                 raise  # an argument that asyncpg cannot encode: our mistake, not the server's
             raise Unavailable("the database does not answer", retry_after=1) from error
 
+    async def glance(self, tenant_id: UUID, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
+        """Rows of one tenant in one round trip instead of three; writes nothing.
+
+        Args:
+            query: A `SELECT` with a condition on `seen.tenant_id`, which is what sets the tenant: a
+                subquery that depends on it can only run after it.  `$1` is taken.
+
+        Raises:
+            Unavailable: when the database is away.
+        """
+        async with self._connection() as connection:
+            return await connection.fetch(_GLANCE.format(query), str(tenant_id), *arguments)
+
     async def notify(self, notifications: Collection[tuple[str, str]]) -> None:
         """Sends notifications, (channel, payload) each: a transaction of one statement.
 
@@ -145,6 +158,15 @@ class Database:
         """
         async with self.transaction() as connection:
             await connection.execute("SELECT 1")
+
+
+# The setting is local to the statement's own transaction.  `OFFSET 0` keeps the planner from taking the
+# subquery apart and looking at the tenant's rows before the tenant is set.
+_GLANCE = """WITH seen AS MATERIALIZED (
+        SELECT set_config('herma.tenant_id', $1, true)::uuid AS tenant_id
+    )
+    SELECT found.* FROM seen CROSS JOIN LATERAL ({} OFFSET 0) AS found
+"""
 
 
 def _begin(tenant_id: UUID | None, first: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from uuid import UUID
 
 from herma.common.errors import NotFound
@@ -12,6 +13,16 @@ from herma.session_authority.domain.model import Caller, Delta, Event
 
 # Events of one read; fewer mean that there were no more.
 READ_AT_MOST = 500
+
+_AFTER = """
+    SELECT seq, kind, turn_id, at, data FROM authority.events
+    WHERE tenant_id = seen.tenant_id AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4
+"""
+
+_STREAMED = """
+    SELECT attempt, "offset", text FROM authority.deltas
+    WHERE tenant_id = seen.tenant_id AND message_id = $2 AND "offset" >= $3
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +104,35 @@ class EventLog:
         *,
         suspect: bool = False,
     ) -> tuple[Sequence[Event], Sequence[Delta]]:
-        """Events after a seq, at most `READ_AT_MOST`, and the open message's text after the cursor.
+        """Events after a seq, at most `READ_AT_MOST`; if there are none, text of the open message.
 
         Args:
+            cursor: Up to where the open message's text was read; None for none of it.
             suspect: The session may have been deleted: if there is nothing, look whether it has.
 
         Raises:
             NotFound: when it has.
         """
+        rows = await self._database.glance(tenant_id, _AFTER, session_id, after, READ_AT_MOST)
         deltas: Sequence[Delta] = ()
-        async with self._database.transaction(tenant_id) as connection:
-            rows = await connection.fetch(
-                """
-                SELECT seq, kind, turn_id, at, data FROM authority.events
-                WHERE tenant_id = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4
-                """,
-                tenant_id,
-                session_id,
-                after,
-                READ_AT_MOST,
-            )
-            if cursor is not None:
-                deltas = await _read_deltas(connection, tenant_id, cursor)
-            if suspect and not rows and not deltas:
+        if cursor is not None and not rows:
+            deltas = await self._read_deltas(tenant_id, cursor)
+        if suspect and not rows and not deltas:
+            async with self._database.transaction(tenant_id) as connection:
                 await _check_exists(connection, tenant_id, session_id)
-        return [Event(**row) for row in rows], deltas
+        return [Event(**row) for row in sorted(rows, key=itemgetter("seq"))], deltas
+
+    async def _read_deltas(self, tenant_id: UUID, cursor: DeltaCursor) -> Sequence[Delta]:
+        rows = await self._database.glance(tenant_id, _STREAMED, cursor.message_id, cursor.offset)
+        found = []
+        expected = cursor.offset
+        for row in sorted(rows, key=itemgetter("offset")):
+            if row["offset"] != expected:
+                break  # the batch before it is not committed yet
+            text: str = row["text"]
+            found.append(Delta(cursor.turn_id, cursor.message_id, row["attempt"], expected, text))
+            expected += len(text)
+        return found
 
 
 async def _check_exists(connection: Connection, tenant_id: UUID, session_id: UUID) -> None:
@@ -126,23 +141,3 @@ async def _check_exists(connection: Connection, tenant_id: UUID, session_id: UUI
     )
     if not found:
         raise NotFound("no such session", reason="SESSION_NOT_FOUND")
-
-
-async def _read_deltas(connection: Connection, tenant_id: UUID, cursor: DeltaCursor) -> Sequence[Delta]:
-    rows = await connection.fetch(
-        """
-        SELECT attempt, "offset", text FROM authority.deltas
-        WHERE tenant_id = $1 AND message_id = $2 AND "offset" >= $3 ORDER BY "offset"
-        """,
-        tenant_id,
-        cursor.message_id,
-        cursor.offset,
-    )
-    found = []
-    expected = cursor.offset
-    for row in rows:
-        if row["offset"] != expected:
-            break  # the batch before it is not committed yet
-        found.append(Delta(cursor.turn_id, cursor.message_id, row["attempt"], row["offset"], row["text"]))
-        expected += len(row["text"])
-    return found
