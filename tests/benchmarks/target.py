@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from tests.benchmarks.samples import Samples
 
-# Beyond this the issue calls a target missed whatever the profile shows.
+# Beyond this a target is missed, whatever a profile shows.
 NEAR = 1.5
 
 

@@ -14,5 +14,4 @@ async def measure(bench: Bench) -> list[Result]:
             "unchanged ≤ 60 ms; one file changed ≤ 90 ms; first copy ≤ 3 × `rsync`",
             "workspaces are not synchronised yet",
         ),
-        not_measured("Recall over 100,000 facts", "p50 ≤ 25 ms", "there is no measurement of it yet"),
     ]
