@@ -117,8 +117,8 @@ async def measure(bench: Bench) -> list[Result]:
     dearest = max(taken, key=lambda kind: statistics.median(taken[kind]))
     note = (
         "memory's `Recall` over gRPC, from the call to its eight facts, on a PostgreSQL of its own"
-        " without fsync (it only reads). A tenth of the facts is Japanese; the questions have one rare word, a"
-        " sentence, common words alone, a page of 1,400 words, or Japanese."
+        " without fsync (it only reads). A tenth of the facts is Japanese; the questions have one rare"
+        " word, a sentence, common words alone, a page of 1,400 words, or Japanese."
     )
     return [
         Result(f"Recall over {FACTS:,} facts", "ms", _milliseconds(together), (_TARGET,), (), note),
