@@ -83,7 +83,10 @@ def _spans_apart(spans: list[dict[str, Any]], turns: set[str]) -> list[float]:
     return [
         (span["start"] - submitted[span["trace_id"]]) / 1e6
         for span in spans
-        if span["attributes"].get("herma.turn.id") in turns and span["name"].startswith("invoke_agent")
+        if span["attributes"].get("herma.turn.id") in turns
+        and span["name"].startswith("invoke_agent")
+        # The services write their spans in their own time.
+        and span["trace_id"] in submitted
     ]
 
 
