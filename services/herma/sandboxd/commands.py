@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from herma.sandboxd.output import OutputWindow
 from herma.sandboxd.pipe import read_all
-from herma.sandboxd.process_tree import kill_descendants, signal_group
+from herma.sandboxd.process_tree import expose_to_oom, kill_descendants, signal_group
 from herma.sandboxd.reaper import Reaper
 from herma.sandboxd.workspace import Workspace
 
@@ -32,14 +32,7 @@ _TERM_SECONDS = 2.0
 # How long output may go on after the shell ended, from children that keep the pipe open.
 _LINGER_SECONDS = 0.5
 _QUEUE = 256
-# When memory runs out, the kernel ends commands before sandboxd, however small each of them is.  The
-# command itself is an argument, so nothing in it is read twice.
-_SHELL = (
-    "/bin/sh",
-    "-c",
-    '{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null; exec /bin/bash -c "$1"',
-    "sh",
-)
+_SHELL = ("/bin/bash", "-c")
 # Call ids of ended turns that are remembered.
 _REMEMBERED = 20_000
 
@@ -193,6 +186,7 @@ class CommandTable:
         finally:
             os.close(out_write)
             os.close(err_write)
+        expose_to_oom(process.pid)
         status = self._reaper.expect(process.pid)
         process.returncode = 0  # the reaper waits for it, not Popen
         loop = asyncio.get_running_loop()

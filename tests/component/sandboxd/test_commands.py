@@ -229,3 +229,13 @@ async def test_orphans_are_reaped(sandbox: Sandbox) -> None:
 async def test_commands_cannot_look_into_sandboxd(sandbox: Sandbox) -> None:
     ran = await sandbox.run(f"cat /proc/{sandbox.hello.pid}/environ || ls /proc/{sandbox.hello.pid}/fd")
     assert ran.exited.exit_code != 0
+
+
+async def test_the_kernel_takes_commands_before_sandboxd(sandbox: Sandbox) -> None:
+    await sandbox.run(
+        'until [ "$(cat /proc/$$/oom_score_adj)" = 500 ]; do :; done; cat /proc/self/oom_score_adj >score',
+        timeout=20,
+    )
+    own = await sandbox.run(f"cat score /proc/{sandbox.hello.pid}/oom_score_adj")
+    of_command, of_sandboxd = (int(score) for score in own.kept.split())
+    assert of_sandboxd < of_command == 500
