@@ -233,7 +233,8 @@ async def test_commands_cannot_look_into_sandboxd(sandbox: Sandbox) -> None:
 
 async def test_the_kernel_takes_commands_before_sandboxd(sandbox: Sandbox) -> None:
     await sandbox.run(
-        'until [ "$(cat /proc/$$/oom_score_adj)" = 500 ]; do :; done; cat /proc/self/oom_score_adj >score',
+        'until [ "$(cat /proc/$$/oom_score_adj)" = 500 ]; do :; done;'
+        " cat /proc/self/oom_score_adj >score",
         timeout=20,
     )
     own = await sandbox.run(f"cat score /proc/{sandbox.hello.pid}/oom_score_adj")
