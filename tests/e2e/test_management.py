@@ -152,6 +152,7 @@ async def test_a_session_at_work_stops_and_is_gone(
         watching = asyncio.create_task(watch())
         if word == "HANG":
             await eventually(lambda: model.matching("HANG"), "the model is asked")
+            await eventually(lambda: "turn.started" in seen, "it is watched")
         else:
             await eventually(lambda: "call.running" in seen, "the command runs")
             assert running("sleep 7654")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 _PASSES = 5
+# How often, and with which pauses in seconds, a new child is tried that cannot be written to yet.
+_EXPOSING_TRIES = 50
+_EXPOSING_PAUSE = 0.0001
 
 
 def signal_group(pid: int, number: int) -> None:
@@ -21,11 +25,16 @@ def expose_to_oom(pid: int) -> None:
 
     What the child starts inherits it.  Call it before the child can be reaped: the id is still its own.
     """
-    try:
-        with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
-            file.write(b"500")
-    except OSError:  # it ended already, or this kernel does not let us
-        pass
+    for _ in range(_EXPOSING_TRIES):
+        try:
+            with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
+                file.write(b"500")
+            return
+        except PermissionError:
+            # In the middle of its exec it is still as closed to others as sandboxd is.
+            time.sleep(_EXPOSING_PAUSE)
+        except OSError:  # it ended already, or there is no such file
+            return
 
 
 def kill_descendants() -> int:
