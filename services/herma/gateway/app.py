@@ -22,14 +22,18 @@ from herma.gateway.pace import Pace
 from herma.gateway.routes import (
     chat_completions,
     events,
+    grants,
     health,
+    issuers,
     keys,
     messages,
     models,
+    principals,
     profiles,
     sessions,
     tenants,
     turns,
+    whoami,
 )
 from herma.gateway.settings import GatewaySettings
 from herma.gateway.tracing import ServerSpans
@@ -65,7 +69,11 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
         turns,
         keys,
         profiles,
+        principals,
+        grants,
+        issuers,
         tenants,
+        whoami,
         chat_completions,
         models,
         health,

@@ -33,8 +33,12 @@ class Visitor:
         Raises:
             PermissionDenied: without it.
         """
-        if scope not in self.scopes:
-            raise PermissionDenied(f"the key lacks the scope {scope!r}", reason="SCOPE_MISSING")
+        if not self.has(scope):
+            raise PermissionDenied(f"the scope {scope!r} is missing", reason="SCOPE_MISSING")
+
+    def has(self, scope: str) -> bool:
+        """Whether it holds a scope, or one that implies it: who may use agents may read."""
+        return scope in self.scopes or (scope == "read" and "agent" in self.scopes)
 
 
 class Doorkeeper:
@@ -61,7 +65,7 @@ class Doorkeeper:
         if cached is not None and cached[0] > self._now():
             return cached[1]
         self._seen.pop(digest, None)
-        found = await self._authority.authenticate(key.strip())
+        found = await self._authority.identities.authenticate(key.strip())
         visitor = Visitor(found.caller, found.key_id, frozenset(found.scopes))
         self._seen[digest] = (self._now() + _CACHE_SECONDS, visitor)
         if len(self._seen) > _CACHED:
@@ -78,3 +82,21 @@ async def visitor_of(request: Request) -> Visitor:
     """The visitor of a request, for routes."""
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
     return await doorkeeper.visitor(request.headers.get("authorization", ""))
+
+
+class HolderOf:
+    """A dependency: a visitor with a scope.  The OpenAPI document names it for each operation."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+
+    async def __call__(self, request: Request) -> Visitor:
+        """The visitor of a request.
+
+        Raises:
+            Unauthenticated: without a key or token that works.
+            PermissionDenied: without the scope.
+        """
+        visitor = await visitor_of(request)
+        visitor.need(self.scope)
+        return visitor

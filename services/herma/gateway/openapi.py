@@ -10,8 +10,10 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from herma.common.problem import PROBLEM_MEDIA_TYPE
+from herma.gateway.auth import HolderOf
 from herma.gateway.shapes import speaks_openai
 
 _SCHEME = "ApiKey"
@@ -28,17 +30,30 @@ def install(app: FastAPI) -> None:
                     version=app.version,
                     description=app.description,
                     routes=app.routes,
-                )
+                ),
+                _scopes(app),
             )
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this way to extend it
 
 
-def _corrected(document: dict[str, Any]) -> dict[str, Any]:
+def _scopes(app: FastAPI) -> dict[tuple[str, str], list[str]]:
+    """The scopes that each operation needs, by path and method: none is for whoever has a key."""
+    return {
+        (route.path, method.lower()): [
+            found.call.scope for found in route.dependant.dependencies if isinstance(found.call, HolderOf)
+        ]
+        for route in app.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
+
+
+def _corrected(document: dict[str, Any], scopes: dict[tuple[str, str], list[str]]) -> dict[str, Any]:
     for address, path in document["paths"].items():
-        for operation in path.values():
-            operation["security"] = [{_SCHEME: []}]
+        for method, operation in path.items():
+            operation["security"] = [{_SCHEME: scopes[address, method]}]
             responses = operation["responses"]
             responses.pop("422", None)
             for status, response in responses.items():
@@ -50,6 +65,10 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
     components["securitySchemes"] = {
-        _SCHEME: {"type": "http", "scheme": "bearer", "description": "An API key."}
+        _SCHEME: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key, or a token of an accepted OpenID Connect issuer.",
+        }
     }
     return document

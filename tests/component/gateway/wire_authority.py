@@ -35,7 +35,7 @@ class WireAuthority(
         self.keys: dict[str, tuple[str, ...]] = {
             "good": ("agent", "keys"),
             "editor": ("profiles",),
-            "root": ("operator",),
+            "root": ("platform",),
         }
         self.listed: list[identity_pb2.Key] = []
         self.outcome = profile_pb2.OUTCOME_UNCHANGED
