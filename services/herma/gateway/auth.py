@@ -7,8 +7,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from fastapi import Request
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security import SecurityScopes
+from fastapi.security.base import SecurityBase
 
 from herma.api.ledger.v1 import ledger_pb2
 from herma.common.errors import PermissionDenied, Unauthenticated
@@ -78,25 +82,30 @@ class Doorkeeper:
             del self._seen[digest]
 
 
-async def visitor_of(request: Request) -> Visitor:
-    """The visitor of a request, for routes."""
+async def visitor_with(request: Request, *scopes: str) -> Visitor:
+    """The visitor of a request, who must hold the scopes.
+
+    Raises:
+        Unauthenticated: without a key or token that works.
+        PermissionDenied: without one of the scopes.
+    """
     doorkeeper: Doorkeeper = request.app.state.doorkeeper
-    return await doorkeeper.visitor(request.headers.get("authorization", ""))
+    visitor = await doorkeeper.visitor(request.headers.get("authorization", ""))
+    for scope in scopes:
+        visitor.need(scope)
+    return visitor
 
 
-class HolderOf:
-    """A dependency: a visitor with a scope.  The OpenAPI document names it for each operation."""
+class Door(SecurityBase):
+    """The dependency that lets a visitor in; the OpenAPI document names the scopes of each operation."""
 
-    def __init__(self, scope: str) -> None:
-        self.scope = scope
+    def __init__(self) -> None:
+        self.model = HTTPBearer(description="An API key, or a token of an accepted issuer.")
+        self.scheme_name = "ApiKey"
 
-    async def __call__(self, request: Request) -> Visitor:
-        """The visitor of a request.
+    async def __call__(self, request: Request, needed: SecurityScopes) -> Visitor:
+        """As `visitor_with`."""
+        return await visitor_with(request, *needed.scopes)
 
-        Raises:
-            Unauthenticated: without a key or token that works.
-            PermissionDenied: without the scope.
-        """
-        visitor = await visitor_of(request)
-        visitor.need(self.scope)
-        return visitor
+
+DOOR: Final = Door()

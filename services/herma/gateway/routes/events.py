@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from herma.common.errors import CursorOutOfRange, InvalidArgument, NotFound
-from herma.gateway.auth import HolderOf, Visitor
+from herma.gateway.auth import Visitor, visitor_with
 from herma.gateway.authority import Authority
 from herma.gateway.following import follow
 from herma.gateway.routes.parts import REFUSALS, Reader, TheAuthority, known_id
@@ -47,7 +47,7 @@ async def stream_events(
     )
     return EventStream(
         event_frames(items),
-        recheck=lambda: HolderOf("read")(request),
+        recheck=lambda: visitor_with(request, "read"),
         stopping=request.app.state.stopping,
         pace=pace,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request, Security
 
 from herma.common.errors import InvalidArgument, NotFound
 from herma.common.ids import parse_id
-from herma.gateway.auth import HolderOf, Visitor, visitor_of
+from herma.gateway.auth import DOOR, Visitor
 from herma.gateway.authority import Authority
 from herma.gateway.bodies import Problem
 from herma.gateway.completions.bodies import ErrorBody
@@ -49,13 +49,13 @@ def known_id(text: str, noun: str) -> str:
         raise NotFound(f"no such {noun}", reason=f"{noun.upper()}_NOT_FOUND") from error
 
 
-Anybody = Annotated[Visitor, Depends(visitor_of)]
-Reader = Annotated[Visitor, Depends(HolderOf("read"))]
-Agent = Annotated[Visitor, Depends(HolderOf("agent"))]
-KeyHolder = Annotated[Visitor, Depends(HolderOf("keys"))]
-Editor = Annotated[Visitor, Depends(HolderOf("profiles"))]
-PrincipalManager = Annotated[Visitor, Depends(HolderOf("principals"))]
-Operator = Annotated[Visitor, Depends(HolderOf("platform"))]
+Anybody = Annotated[Visitor, Security(DOOR)]
+Reader = Annotated[Visitor, Security(DOOR, scopes=["read"])]
+Agent = Annotated[Visitor, Security(DOOR, scopes=["agent"])]
+KeyHolder = Annotated[Visitor, Security(DOOR, scopes=["keys"])]
+Editor = Annotated[Visitor, Security(DOOR, scopes=["profiles"])]
+PrincipalManager = Annotated[Visitor, Security(DOOR, scopes=["principals"])]
+Operator = Annotated[Visitor, Security(DOOR, scopes=["platform"])]
 TheAuthority = Annotated[Authority, Depends(authority_of)]
 IdempotencyKey = Annotated[str, Depends(idempotency_key_of)]
 PageSize = Annotated[int, Query(ge=1, le=200)]
