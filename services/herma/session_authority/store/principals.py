@@ -94,8 +94,6 @@ class PrincipalStore:
         """
         tenant = caller.tenant_id
         async with self._database.transaction(tenant) as connection:
-            # Owners are counted below: changes of one tenant's principals go one after the other.
-            await connection.execute("SELECT FROM authority.tenants WHERE id = $1 FOR SHARE", tenant)
             await connection.execute(_LOCK_OWNERS, tenant, principal_id)
             actor = await acting_role(connection, caller)
             found = await read_principal(connection, tenant, principal_id)
