@@ -1,4 +1,4 @@
-"""Who calls: an API key in `Authorization: Bearer`, never in a URL."""
+"""Who calls: an API key or a token in `Authorization: Bearer`, never in a URL."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fastapi.security.base import SecurityBase
 from herma.api.ledger.v1 import ledger_pb2
 from herma.common.errors import PermissionDenied, Unauthenticated
 from herma.gateway.authority import Authority
+from herma.gateway.oidc.tokens import TokenVerifier
 
 # A revoked key works no longer than this.
 _CACHE_SECONDS = 2.0
@@ -25,7 +26,7 @@ _CACHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """An authenticated caller."""
+    """An authenticated caller.  `key_id` is empty for a token."""
 
     caller: ledger_pb2.Caller
     key_id: str
@@ -46,35 +47,58 @@ class Visitor:
 
 
 class Doorkeeper:
-    """Authenticates requests."""
+    """Authenticates requests, by API key or by a token of an issuer."""
 
-    def __init__(self, authority: Authority, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        authority: Authority,
+        tokens: TokenVerifier,
+        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._authority = authority
+        self._tokens = tokens
         self._now = now
+        self._clock = clock
         self._seen: OrderedDict[bytes, tuple[float, Visitor]] = OrderedDict()
 
     async def visitor(self, authorization: str) -> Visitor:
         """Who sends this header.
 
         Raises:
-            Unauthenticated: when it is missing, malformed, or its key does not work.
+            Unauthenticated: when it is missing, malformed, or its key or token does not work.
         """
-        scheme, _, key = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
+        scheme, _, credential = authorization.partition(" ")
+        credential = credential.strip()
+        if scheme.lower() != "bearer" or not credential:
             raise Unauthenticated(
-                "send an API key as `Authorization: Bearer …`", reason="API_KEY_MISSING"
+                "send an API key or a token as `Authorization: Bearer …`", reason="API_KEY_MISSING"
             )
-        digest = hashlib.sha256(key.strip().encode()).digest()
+        digest = hashlib.sha256(credential.encode()).digest()
         cached = self._seen.get(digest)
         if cached is not None and cached[0] > self._now():
             return cached[1]
         self._seen.pop(digest, None)
-        found = await self._authority.identities.authenticate(key.strip())
-        visitor = Visitor(found.caller, found.key_id, frozenset(found.scopes))
-        self._seen[digest] = (self._now() + _CACHE_SECONDS, visitor)
+        if credential.count(".") == 2:
+            visitor, seconds = await self._bearer(credential)
+        else:
+            visitor, seconds = await self._key_holder(credential), _CACHE_SECONDS
+        self._seen[digest] = (self._now() + seconds, visitor)
         if len(self._seen) > _CACHED:
             self._seen.popitem(last=False)
         return visitor
+
+    async def _key_holder(self, key: str) -> Visitor:
+        found = await self._authority.identities.authenticate(key)
+        return Visitor(found.caller, found.key_id, frozenset(found.scopes))
+
+    async def _bearer(self, token: str) -> tuple[Visitor, float]:
+        bearer = await self._tokens.bearer(token)
+        found = await self._authority.identities.enter(
+            bearer.tenant_id, bearer.issuer_id, bearer.subject, bearer.name, bearer.groups
+        )
+        visitor = Visitor(found.caller, "", frozenset(found.scopes))
+        return visitor, min(_CACHE_SECONDS, bearer.expires_at - self._clock())
 
     def forget(self, key_id: str) -> None:
         """Drops what is remembered of a key: here, a revoked key stops working at once."""
