@@ -62,6 +62,11 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
+def quoted(text: str) -> str:
+    """Text as one value of a query, whatever is in it."""
+    return quote(text, safe="")
+
+
 class _Silence:
     """How long nothing has come, and when to try again: 0.1 s, doubling to 2 s, with jitter."""
 
@@ -127,6 +132,14 @@ class ApiClient:
         """
         return self._json(self._send("PUT", path, json=body, headers=headers))
 
+    def patch(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+        """Patches JSON.
+
+        Raises:
+            ApiError: for a refusal.
+        """
+        return self._json(self._send("PATCH", path, json=body, headers=headers))
+
     def delete(self, path: str) -> dict[str, Any]:
         """Deletes; what was answered, if anything.
 
@@ -144,7 +157,8 @@ class ApiClient:
         size = min(limit, _PAGE) or _PAGE
         token, given = "", 0
         while True:
-            page = self.get(f"{path}?page_size={size}&page_token={token}")
+            mark = "&" if "?" in path else "?"
+            page = self.get(f"{path}{mark}page_size={size}&page_token={token}")
             for item in page["items"]:
                 yield item
                 given += 1

@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 
 import herma
-from herma.cli import key, profile, session, tenant, turn
+from herma.cli import grant, issuer, key, principal, profile, session, tenant, turn
 from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
 from herma.cli.completion import completion
@@ -24,6 +24,7 @@ from herma.cli.output import Format, Output, say, say_json
 from herma.cli.send import send as send_message
 from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
+from herma.cli.whoami import who_am_i
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
 from herma.local.bootstrap import bootstrap as bootstrap_authority
@@ -35,10 +36,11 @@ from herma.local.settings import BootstrapSettings, UpSettings
 app = typer.Typer(
     name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-for noun in (key, profile, session, tenant, turn):
+for noun in (grant, issuer, key, principal, profile, session, tenant, turn):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 app.command("chat")(chat)
 app.command("doctor")(doctor)
+app.command("whoami")(who_am_i)
 app.command("trace")(turn.trace)
 app.command("completion")(completion)
 

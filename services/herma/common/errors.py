@@ -109,6 +109,13 @@ class IdempotencyConflict(HermaError):
     reason = "IDEMPOTENCY_CONFLICT"
 
 
+class LastOwner(HermaError):
+    """Without it, the tenant would have no owner that may act."""
+
+    kind = Kind.CONFLICT
+    reason = "LAST_OWNER"
+
+
 class LeaseLost(HermaError):
     """The lease is not the newest one; the holder must stop without writing."""
 
@@ -142,6 +149,13 @@ class ProfileChanged(HermaError):
 
     kind = Kind.STALE
     reason = "PROFILE_CHANGED"
+
+
+class PrincipalChanged(HermaError):
+    """The principal has a newer version."""
+
+    kind = Kind.STALE
+    reason = "PRINCIPAL_CHANGED"
 
 
 class CursorOutOfRange(HermaError):
@@ -199,11 +213,13 @@ _BY_REASON: Mapping[str, type[HermaError]] = MappingProxyType(
             NotFound,
             AlreadyExists,
             IdempotencyConflict,
+            LastOwner,
             LeaseLost,
             StepConflict,
             SandboxLost,
             NoteChanged,
             ProfileChanged,
+            PrincipalChanged,
             CursorOutOfRange,
             ResourceExhausted,
             Unavailable,

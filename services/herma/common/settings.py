@@ -6,9 +6,10 @@ Each service subclasses `ServiceSettings` with the fields of its own; `app.py` a
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, IPvAnyNetwork, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class TelemetrySettings(BaseSettings):
@@ -38,6 +39,25 @@ class ServiceSettings(TelemetrySettings):
     drain_seconds: float = Field(
         20.0, ge=0, description="How long a stopping service may take to hand over its work."
     )
+
+
+class EgressSettings(BaseSettings):
+    """Where a service may go for a tenant."""
+
+    model_config = SettingsConfigDict(env_prefix="HERMA_", frozen=True, extra="ignore")
+
+    egress_allowed_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        (),
+        description="Networks, joined by commas, that URLs of tenants may lead to although they are not"
+        " public; http, without TLS, is allowed there too.",
+    )
+
+    @field_validator("egress_allowed_networks", mode="before")
+    @classmethod
+    def _networks(cls, text: object) -> object:
+        if not isinstance(text, str):
+            return text
+        return [part.strip() for part in text.split(",") if part.strip()]
 
 
 class DatabaseSettings(BaseSettings):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 from fastapi import FastAPI
 
 import herma
 from herma.common.app import Lifecycle, run
+from herma.common.guarded_http import AddressPolicy, GuardedClient
 from herma.common.ids import UuidV7Factory
 from herma.common.logs import logger
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
@@ -18,18 +20,24 @@ from herma.gateway import errors, openapi
 from herma.gateway.auth import Doorkeeper
 from herma.gateway.authority import Authority
 from herma.gateway.limits import BodyLimit
+from herma.gateway.oidc.key_sets import KeySets, fetch_document
+from herma.gateway.oidc.tokens import TokenVerifier
 from herma.gateway.pace import Pace
 from herma.gateway.routes import (
     chat_completions,
     events,
+    grants,
     health,
+    issuers,
     keys,
     messages,
     models,
+    principals,
     profiles,
     sessions,
     tenants,
     turns,
+    whoami,
 )
 from herma.gateway.settings import GatewaySettings
 from herma.gateway.tracing import ServerSpans
@@ -39,7 +47,12 @@ NAME = "gateway"
 _log = logger(__name__)
 
 
-def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()) -> FastAPI:
+def build_app(
+    authority: Authority,
+    doorkeeper: Doorkeeper,
+    stopping: asyncio.Event,
+    pace: Pace = Pace(),
+) -> FastAPI:
     """The HTTP application."""
     app = FastAPI(
         title="Herma",
@@ -52,7 +65,7 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
         telemetry={"tracing": False, "operation_spans": False, "logs": False, "auto_configure": False},
     )
     app.state.authority = authority
-    app.state.doorkeeper = Doorkeeper(authority)
+    app.state.doorkeeper = doorkeeper
     app.state.stopping = stopping
     app.state.pace = pace
     app.state.new_id = UuidV7Factory()
@@ -65,7 +78,11 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
         turns,
         keys,
         profiles,
+        principals,
+        grants,
+        issuers,
         tenants,
+        whoami,
         chat_completions,
         models,
         health,
@@ -74,6 +91,16 @@ def build_app(authority: Authority, stopping: asyncio.Event, pace: Pace = Pace()
     app.add_middleware(BodyLimit)
     app.add_middleware(ServerSpans)
     return app
+
+
+def doorkeeper_of(authority: Authority, outside: GuardedClient) -> Doorkeeper:
+    """What lets visitors in, by keys and by tokens.
+
+    Args:
+        outside: The way to URLs of tenants.
+    """
+    keys = KeySets(partial(fetch_document, outside))
+    return Doorkeeper(authority, TokenVerifier(authority.issuers, keys))
 
 
 class _Server(uvicorn.Server):
@@ -108,8 +135,13 @@ async def serve(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
     pairs = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     stopping = asyncio.Event()
     identity = ServiceIdentity(NAME, ServiceKeys(pairs))
-    async with Peer("session-authority", settings.authority_address, identity) as peer:
-        server = http_server(build_app(Authority(peer), stopping), settings.http_listen)
+    async with (
+        Peer("session-authority", settings.authority_address, identity) as peer,
+        GuardedClient(AddressPolicy(settings.egress_allowed_networks)) as outside,
+    ):
+        authority = Authority(peer)
+        doorkeeper = doorkeeper_of(authority, outside)
+        server = http_server(build_app(authority, doorkeeper, stopping), settings.http_listen)
         serving = asyncio.create_task(server.serve())
         stop = asyncio.create_task(lifecycle.stopping())
         _log.info("serving", http=settings.http_listen)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Any
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
 from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
 from herma.common.errors import HermaError, Unauthenticated
 from herma.common.rpc import Peer
+from herma.gateway.identities import Identities
+from herma.gateway.issuers import Issuers
+from herma.gateway.principals import Principals
 from herma.gateway.profiles import Profiles
 
 _TIMEOUT = 20.0
@@ -25,19 +26,11 @@ class Authority:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._sessions: Any = session_pb2_grpc.SessionServiceStub(peer.channel)
-        self._identities: Any = identity_pb2_grpc.IdentityServiceStub(peer.channel)
+        self.identities = Identities(peer)
+        self.principals = Principals(peer)
+        self.issuers = Issuers(peer)
         self.profiles = Profiles(peer)
         self._health: Any = health_pb2_grpc.HealthStub(peer.channel)
-
-    async def authenticate(self, key: str) -> identity_pb2.AuthenticateResponse:
-        """Who presents a key."""
-        found: identity_pb2.AuthenticateResponse = await self._peer.call(
-            self._identities.Authenticate,
-            identity_pb2.AuthenticateRequest(key=key),
-            timeout=_TIMEOUT,
-            retry=True,
-        )
-        return found
 
     async def create_session(
         self, caller: ledger_pb2.Caller, profile: str, key: str, title: str, idempotency_key: str
@@ -166,62 +159,6 @@ class Authority:
             timeout=3600,
         )
 
-    async def create_tenant(
-        self, caller: ledger_pb2.Caller, name: str, idempotency_key: str
-    ) -> identity_pb2.CreateTenantResponse:
-        """Makes a tenant."""
-        found: identity_pb2.CreateTenantResponse = await self._peer.call(
-            self._identities.CreateTenant,
-            identity_pb2.CreateTenantRequest(caller=caller, name=name, idempotency_key=idempotency_key),
-            timeout=_TIMEOUT,
-            retry=bool(idempotency_key),
-        )
-        return found
-
-    async def create_key(
-        self,
-        caller: ledger_pb2.Caller,
-        caller_key_id: str,
-        name: str,
-        scopes: list[str],
-        expires_at: datetime | None,
-        idempotency_key: str,
-    ) -> identity_pb2.CreateKeyResponse:
-        """Makes a key."""
-        request = identity_pb2.CreateKeyRequest(
-            caller=caller,
-            caller_key_id=caller_key_id,
-            name=name,
-            scopes=scopes,
-            idempotency_key=idempotency_key,
-        )
-        if expires_at is not None:
-            request.expires_at.FromDatetime(expires_at)
-        found: identity_pb2.CreateKeyResponse = await self._peer.call(
-            self._identities.CreateKey, request, timeout=_TIMEOUT
-        )
-        return found
-
-    async def list_keys(self, caller: ledger_pb2.Caller) -> list[identity_pb2.Key]:
-        """Lists keys."""
-        response = await self._peer.call(
-            self._identities.ListKeys,
-            identity_pb2.ListKeysRequest(caller=caller),
-            timeout=_TIMEOUT,
-            retry=True,
-        )
-        return list(response.keys)
-
-    async def revoke_key(self, caller: ledger_pb2.Caller, key_id: str) -> identity_pb2.Key:
-        """Revokes a key."""
-        response = await self._peer.call(
-            self._identities.RevokeKey,
-            identity_pb2.RevokeKeyRequest(caller=caller, key_id=key_id),
-            timeout=_TIMEOUT,
-            retry=True,
-        )
-        return response.key  # type: ignore[no-any-return]  # the stub is untyped here
-
     async def ready(self) -> bool:
         """Whether the authority takes work and its database answers, within a second each."""
         try:
@@ -231,11 +168,7 @@ class Authority:
             if health.status != health_pb2.HealthCheckResponse.SERVING:
                 return False
             # An unknown key is looked up, and refused as such.
-            await self._peer.call(
-                self._identities.Authenticate,
-                identity_pb2.AuthenticateRequest(key="herma_ready000_" + "x" * 43),
-                timeout=_READY_TIMEOUT,
-            )
+            await self.identities.authenticate("herma_ready000_" + "x" * 43, timeout=_READY_TIMEOUT)
         except Unauthenticated as error:
             return error.reason == "API_KEY_INVALID"
         except HermaError:

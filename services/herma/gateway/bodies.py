@@ -28,11 +28,13 @@ Text = Annotated[str, AfterValidator(_storable)]
 Moment = Annotated[AwareDatetime, AfterValidator(_within_reach)]
 
 
-class _Request(BaseModel):
+class Request(BaseModel):
+    """A body that a client sends: unknown fields are refused."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class NewSession(_Request):
+class NewSession(Request):
     """Makes a session."""
 
     profile: Text = Field("", max_length=200)
@@ -40,25 +42,11 @@ class NewSession(_Request):
     title: Text = Field("", max_length=200)
 
 
-class NewMessage(_Request):
+class NewMessage(Request):
     """Says something."""
 
     content: Text
     mode: Text = "queue"
-
-
-class NewTenant(_Request):
-    """Makes a tenant."""
-
-    name: Text
-
-
-class NewKey(_Request):
-    """Makes a key."""
-
-    name: Text = Field("", max_length=200)
-    scopes: list[Text] = Field(default_factory=list, max_length=10)
-    expires_at: Moment | None = None
 
 
 class FieldProblem(BaseModel):
@@ -166,42 +154,3 @@ class TurnBody(BaseModel):
     created_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
-
-
-class TenantBody(BaseModel):
-    """A tenant."""
-
-    id: str
-    name: str
-
-
-class CreatedTenant(BaseModel):
-    """A new tenant and its owner's key, which is shown only here."""
-
-    tenant: TenantBody
-    key: str
-
-
-class KeyBody(BaseModel):
-    """A key without its secret."""
-
-    id: str
-    name: str
-    prefix: str
-    scopes: list[str]
-    created_at: datetime | None
-    expires_at: datetime | None
-    revoked_at: datetime | None
-
-
-class CreatedKey(KeyBody):
-    """A new key; `secret` is shown only here."""
-
-    secret: str
-
-
-class KeyPage(BaseModel):
-    """Keys."""
-
-    items: list[KeyBody]
-    next_page_token: str = ""

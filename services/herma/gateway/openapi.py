@@ -1,4 +1,4 @@
-"""The OpenAPI document, told the truth about refusals and keys.
+"""The OpenAPI document, told the truth about refusals.
 
 FastAPI documents refusals as `application/json` and its own 422; ours are problem documents (except on
 OpenAI's paths), and malformed requests answer 400.
@@ -14,8 +14,6 @@ from fastapi.openapi.utils import get_openapi
 from herma.common.problem import PROBLEM_MEDIA_TYPE
 from herma.gateway.shapes import speaks_openai
 
-_SCHEME = "ApiKey"
-
 
 def install(app: FastAPI) -> None:
     """Makes `app` serve the corrected document."""
@@ -28,7 +26,7 @@ def install(app: FastAPI) -> None:
                     version=app.version,
                     description=app.description,
                     routes=app.routes,
-                )
+                ),
             )
         return app.openapi_schema
 
@@ -38,7 +36,6 @@ def install(app: FastAPI) -> None:
 def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     for address, path in document["paths"].items():
         for operation in path.values():
-            operation["security"] = [{_SCHEME: []}]
             responses = operation["responses"]
             responses.pop("422", None)
             for status, response in responses.items():
@@ -49,7 +46,4 @@ def _corrected(document: dict[str, Any]) -> dict[str, Any]:
     components = document["components"]
     for name in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(name, None)
-    components["securitySchemes"] = {
-        _SCHEME: {"type": "http", "scheme": "bearer", "description": "An API key."}
-    }
     return document

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,6 +26,9 @@ class ProfileSpecBody(BaseModel):
         None, max_length=100, description="Tools that the agent may use; null for all."
     )
     max_iterations: int = Field(50, ge=1, le=500, description="Model calls of one turn at most.")
+    access: Literal["tenant", "granted"] = Field(
+        "tenant", description="Who may use it: everybody of the tenant, or only those with a grant."
+    )
 
 
 class StoredSpecBody(ProfileSpecBody):

@@ -6,12 +6,10 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from herma.api.identity.v1 import identity_pb2
 from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2
 from herma.gateway.bodies import (
     CallBody,
-    KeyBody,
     MessageBody,
     SessionBody,
     TurnBody,
@@ -87,17 +85,4 @@ def turn_body(turn: ledger_pb2.Turn) -> TurnBody:
         created_at=when(turn.created_at),
         started_at=when(turn.started_at),
         ended_at=when(turn.ended_at),
-    )
-
-
-def key_body(key: identity_pb2.Key) -> KeyBody:
-    """A key."""
-    return KeyBody(
-        id=key.id,
-        name=key.name,
-        prefix=key.prefix,
-        scopes=list(key.scopes),
-        created_at=when(key.created_at),
-        expires_at=when(key.expires_at),
-        revoked_at=when(key.revoked_at),
     )

@@ -38,7 +38,7 @@ _OWN = {
         "HERMA_RUNNER_SLOTS",
         "HERMA_MODEL_IDLE_SECONDS",
     ),
-    "gateway": (),
+    "gateway": ("HERMA_EGRESS_ALLOWED_NETWORKS",),
     "memory": (),
 }
 _MODULES = {

@@ -7,7 +7,9 @@ from datetime import timedelta
 from functools import partial
 
 from herma.api.identity.v1 import identity_pb2_grpc
+from herma.api.issuer.v1 import issuer_pb2_grpc
 from herma.api.lease.v1 import lease_pb2_grpc
+from herma.api.principal.v1 import principal_pb2_grpc
 from herma.api.profile.v1 import profile_pb2_grpc
 from herma.api.session.v1 import session_pb2_grpc
 from herma.common.app import Lifecycle, run
@@ -21,18 +23,26 @@ from herma.common.turn_token import TurnTokenSigner, TurnTokenVerifier
 from herma.session_authority import bells
 from herma.session_authority.bells import Belfry
 from herma.session_authority.deletion import Deletions
+from herma.session_authority.identity_servicer import IdentityServicer
+from herma.session_authority.issuer_servicer import IssuerServicer
 from herma.session_authority.lease_servicer import LeaseServicer
+from herma.session_authority.principal_servicer import PrincipalServicer
 from herma.session_authority.profile_servicer import ProfileServicer
-from herma.session_authority.servicer import IdentityServicer, SessionServicer
+from herma.session_authority.servicer import SessionServicer
 from herma.session_authority.settings import AuthoritySettings
+from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.events import EventLog
-from herma.session_authority.store.identities import IdentityStore
+from herma.session_authority.store.grants import GrantStore
+from herma.session_authority.store.issuers import IssuerStore
+from herma.session_authority.store.keys import KeyStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
+from herma.session_authority.store.principals import PrincipalStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
+from herma.session_authority.store.tenants import TenantStore
 from herma.session_authority.subscription import Subscriptions
 
 NAME = "session-authority"
@@ -68,7 +78,13 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
                 Subscriptions(EventLog(database), belfry),
                 belfry,
             ),
-            IdentityServicer(IdentityStore(database, new_id)),
+            IdentityServicer(
+                CallerStore(database, new_id),
+                TenantStore(database, new_id),
+                KeyStore(database, new_id),
+            ),
+            PrincipalServicer(PrincipalStore(database, new_id), GrantStore(database, new_id)),
+            IssuerServicer(IssuerStore(database, new_id)),
             ProfileServicer(ProfileStore(database, new_id)),
             lease_servicer,
         ),
@@ -102,6 +118,8 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
 def _apis(
     sessions: SessionServicer,
     identities: IdentityServicer,
+    principals: PrincipalServicer,
+    issuers: IssuerServicer,
     profiles: ProfileServicer,
     leases: LeaseServicer,
 ) -> list[ServedApi]:
@@ -119,6 +137,18 @@ def _apis(
             identity_pb2_grpc.add_IdentityServiceServicer_to_server,
             identities,
             frozenset({"gateway", "operator"}),
+        ),
+        ServedApi(
+            "herma.api.principal.v1.PrincipalService",
+            principal_pb2_grpc.add_PrincipalServiceServicer_to_server,
+            principals,
+            frozenset({"gateway"}),
+        ),
+        ServedApi(
+            "herma.api.issuer.v1.IssuerService",
+            issuer_pb2_grpc.add_IssuerServiceServicer_to_server,
+            issuers,
+            frozenset({"gateway"}),
         ),
         ServedApi(
             "herma.api.profile.v1.ProfileService",

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC
 from typing import Any
 from uuid import UUID
 
-from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
-from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
-from herma.common.errors import InvalidArgument, PermissionDenied
+from herma.common.errors import InvalidArgument
 from herma.common.ids import parse_id
-from herma.common.rpc import current_caller
 from herma.session_authority import wire
 from herma.session_authority.bells import Belfry
 from herma.session_authority.deletion import Deletions
 from herma.session_authority.domain import admission
 from herma.session_authority.paging import from_token, page_size, to_token
-from herma.session_authority.store.identities import IdentityStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -42,7 +37,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self, request: session_pb2.CreateSessionRequest, context: Any
     ) -> session_pb2.CreateSessionResponse:
         new = wire.new_session_of(request)
-        _check_idempotency_key(request.idempotency_key)
+        admission.check_idempotency_key(request.idempotency_key)
         session = await self._sessions.create(
             wire.caller_of(request.caller),
             new.profile,
@@ -107,7 +102,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
     ) -> session_pb2.SubmitResponse:
         admission.check_content(request.content)
         admission.check_mode(request.mode, request.kind)
-        _check_idempotency_key(request.idempotency_key)
+        admission.check_idempotency_key(request.idempotency_key)
         admitted = await self._sessions.submit(
             wire.caller_of(request.caller),
             wire.target_of(request),
@@ -159,76 +154,3 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         )
         async for item in items:
             yield wire.stream_message(item)
-
-
-class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
-    """Tenants, principals and keys."""
-
-    def __init__(self, identities: IdentityStore) -> None:
-        self._identities = identities
-
-    async def Authenticate(  # noqa: N802
-        self, request: identity_pb2.AuthenticateRequest, context: Any
-    ) -> identity_pb2.AuthenticateResponse:
-        who = await self._identities.authenticate(request.key)
-        return identity_pb2.AuthenticateResponse(
-            caller=ledger_pb2.Caller(
-                tenant_id=str(who.caller.tenant_id),
-                principal_id=str(who.caller.principal_id),
-            ),
-            key_id=str(who.key_id),
-            scopes=who.scopes,
-            expires_at=wire.timestamp(who.expires_at),
-        )
-
-    async def CreateTenant(  # noqa: N802
-        self, request: identity_pb2.CreateTenantRequest, context: Any
-    ) -> identity_pb2.CreateTenantResponse:
-        admission.check_tenant_name(request.name)
-        _check_idempotency_key(request.idempotency_key)
-        tenant_id, key = await self._identities.create_tenant(
-            wire.caller_of(request.caller), request.name, request.idempotency_key
-        )
-        return identity_pb2.CreateTenantResponse(tenant_id=str(tenant_id), name=request.name, key=key)
-
-    async def CreateKey(  # noqa: N802
-        self, request: identity_pb2.CreateKeyRequest, context: Any
-    ) -> identity_pb2.CreateKeyResponse:
-        admission.check_line(request.name, "name", admission.MAX_KEY)
-        _check_idempotency_key(request.idempotency_key)
-        expires = request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None
-        key, secret = await self._identities.create_key(
-            wire.caller_of(request.caller),
-            parse_id(request.caller_key_id, "caller_key_id"),
-            request.name,
-            list(request.scopes),
-            expires,
-            request.idempotency_key,
-        )
-        return identity_pb2.CreateKeyResponse(key=wire.key_message(key), secret=secret)
-
-    async def ListKeys(  # noqa: N802
-        self, request: identity_pb2.ListKeysRequest, context: Any
-    ) -> identity_pb2.ListKeysResponse:
-        keys = await self._identities.list_keys(wire.caller_of(request.caller))
-        return identity_pb2.ListKeysResponse(keys=[wire.key_message(key) for key in keys])
-
-    async def RevokeKey(  # noqa: N802
-        self, request: identity_pb2.RevokeKeyRequest, context: Any
-    ) -> identity_pb2.RevokeKeyResponse:
-        key = await self._identities.revoke_key(
-            wire.caller_of(request.caller), parse_id(request.key_id, "key_id")
-        )
-        return identity_pb2.RevokeKeyResponse(key=wire.key_message(key))
-
-    async def Bootstrap(  # noqa: N802
-        self, request: identity_pb2.BootstrapRequest, context: Any
-    ) -> identity_pb2.BootstrapResponse:
-        if current_caller().service != "operator":
-            raise PermissionDenied("only the installer may bootstrap")
-        tenant_id = await self._identities.bootstrap(request.operator_key)
-        return identity_pb2.BootstrapResponse(tenant_id=str(tenant_id))
-
-
-def _check_idempotency_key(key: str) -> None:
-    admission.check_line(key, "idempotency_key", admission.MAX_IDEMPOTENCY_KEY)

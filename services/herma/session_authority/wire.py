@@ -9,7 +9,6 @@ from uuid import UUID
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from herma.api.identity.v1 import identity_pb2
 from herma.api.lease.v1 import lease_pb2
 from herma.api.ledger.v1 import ledger_pb2
 from herma.api.profile.v1 import profile_pb2
@@ -17,7 +16,6 @@ from herma.api.session.v1 import session_pb2
 from herma.common.errors import InvalidArgument
 from herma.common.ids import parse_id
 from herma.session_authority.domain import operations as ops
-from herma.session_authority.domain.keys import ApiKey
 from herma.session_authority.domain.model import (
     Call,
     Caller,
@@ -230,19 +228,6 @@ def lease_message(lease: Lease, turn_token: str, ttl_seconds: float) -> lease_pb
     )
     message.ttl.FromMilliseconds(int(ttl_seconds * 1000))
     return message
-
-
-def key_message(key: ApiKey) -> identity_pb2.Key:
-    """A key without its secret."""
-    return identity_pb2.Key(
-        id=str(key.id),
-        name=key.name,
-        prefix=key.prefix,
-        scopes=key.scopes,
-        created_at=timestamp(key.created_at),
-        expires_at=timestamp(key.expires_at),
-        revoked_at=timestamp(key.revoked_at),
-    )
 
 
 def profile_message(profile: ProfileVersion) -> profile_pb2.Profile:

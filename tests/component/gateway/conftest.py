@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ import httpx
 import pytest
 from tests.component.gateway.wire_authority import SERVICE_KEYS, WireAuthority
 
+from herma.common.guarded_http import AddressPolicy, GuardedClient
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
-from herma.gateway.app import build_app, http_server
+from herma.gateway.app import build_app, doorkeeper_of, http_server
 from herma.gateway.authority import Authority
 from herma.gateway.pace import Pace
 
+LOOPBACK = AddressPolicy((ipaddress.ip_network("127.0.0.0/8"),))
 PACE = Pace(heartbeat=0.1, recheck=0.2, backoff=0.02, backoff_most=0.1)
 
 
@@ -52,7 +55,10 @@ async def gateway(authority: WireAuthority) -> AsyncIterator[Gateway]:
         peer = await stack.enter_async_context(
             Peer("session-authority", f"127.0.0.1:{authority.port}", identity)
         )
-        server = http_server(build_app(Authority(peer), stopping, PACE), "127.0.0.1:0")
+        outside = await stack.enter_async_context(GuardedClient(LOOPBACK))
+        met = Authority(peer)
+        app = build_app(met, doorkeeper_of(met, outside), stopping, PACE)
+        server = http_server(app, "127.0.0.1:0")
         serving = asyncio.create_task(server.serve())
         await until(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]

@@ -416,7 +416,8 @@ async def test_the_authoritys_fields_are_named_as_the_client_knows_them(
 async def test_an_authority_that_is_away_is_said_so(
     client: httpx.AsyncClient, authority: WireAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("herma.gateway.authority._TIMEOUT", 1.0)
+    for module in ("authority", "identities", "profiles"):
+        monkeypatch.setattr(f"herma.gateway.{module}._TIMEOUT", 1.0)
     await authority.stop()
     for method, path in (("POST", PATH), ("GET", "/v1/models")):
         answer = await client.request(method, path, json=ASK if method == "POST" else None)

@@ -35,6 +35,7 @@ async def test_keys_are_listed_with_all_that_may_be_shown(
 ) -> None:
     moments = [datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2, 3)]
     full = identity_pb2.Key(id="k1", name="ci", prefix="herma_abcdefgh", scopes=["agent", "keys"])
+    full.principal_id, full.created_by = "p1", "p2"
     for field, at in zip(("created_at", "expires_at", "revoked_at"), moments, strict=True):
         getattr(full, field).FromDatetime(at)
     authority.listed = [full, identity_pb2.Key(id="k2", prefix="herma_ijklmnop")]
@@ -47,6 +48,9 @@ async def test_keys_are_listed_with_all_that_may_be_shown(
         "created_at": "2026-01-01T00:00:00Z",
         "expires_at": "2026-02-01T00:00:00Z",
         "revoked_at": "2026-03-01T00:00:00Z",
+        "last_used_at": None,
+        "principal_id": "p1",
+        "created_by": "p2",
     }
     assert answer["items"][1]["expires_at"] is answer["items"][1]["revoked_at"] is None
     assert answer["next_page_token"] == ""
@@ -68,6 +72,7 @@ async def test_profiles_are_read_with_fields_of_newer_releases(
         "model": "",
         "tools": ["terminal"],
         "max_iterations": 7,
+        "access": "tenant",
         "newer": {"x": 1},
     }
     missing = await client.get("/v1/profiles/two")
@@ -96,6 +101,7 @@ async def test_applying_says_what_it_did(
         "model": "",
         "tools": None,
         "max_iterations": 50,
+        "access": "tenant",
     }
     assert (request.name, request.expected_version) == ("one", 0)
 
@@ -109,7 +115,7 @@ async def test_an_expected_version_is_passed_on(
     assert authority.requests[0].expected_version == 12
     authority.failure = ProfileChanged("profile 'one' is at version 13, not 12")
     answer = await client.put("/v1/profiles/one", json={}, headers=headers)
-    assert (answer.status_code, answer.json()["reason"]) == (409, "PROFILE_CHANGED")
+    assert (answer.status_code, answer.json()["reason"]) == (412, "PROFILE_CHANGED")
     assert "13" in answer.json()["detail"]
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from herma.api.identity.v1 import identity_pb2, identity_pb2_grpc
+from herma.api.issuer.v1 import issuer_pb2, issuer_pb2_grpc
 from herma.api.ledger.v1 import ledger_pb2
 from herma.api.profile.v1 import profile_pb2, profile_pb2_grpc
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
@@ -27,6 +28,7 @@ class WireAuthority(
     session_pb2_grpc.SessionServiceServicer,
     identity_pb2_grpc.IdentityServiceServicer,
     profile_pb2_grpc.ProfileServiceServicer,
+    issuer_pb2_grpc.IssuerServiceServicer,
 ):
     """Answers from fields that a test sets; records requests."""
 
@@ -35,9 +37,13 @@ class WireAuthority(
         self.keys: dict[str, tuple[str, ...]] = {
             "good": ("agent", "keys"),
             "editor": ("profiles",),
-            "root": ("operator",),
+            "root": ("platform",),
         }
         self.listed: list[identity_pb2.Key] = []
+        self.issuer = issuer_pb2.Issuer()
+        self.sought: list[tuple[str, tuple[str, ...]]] = []
+        self.entered: list[identity_pb2.EnterRequest] = []
+        self.token_scopes = ("agent", "keys")
         self.outcome = profile_pb2.OUTCOME_UNCHANGED
         self.failure: Exception | None = None
         self.requests: list[Any] = []
@@ -65,6 +71,12 @@ class WireAuthority(
                 ServedApi(
                     "herma.api.identity.v1.IdentityService",
                     identity_pb2_grpc.add_IdentityServiceServicer_to_server,
+                    self,
+                    callers,
+                ),
+                ServedApi(
+                    "herma.api.issuer.v1.IssuerService",
+                    issuer_pb2_grpc.add_IssuerServiceServicer_to_server,
                     self,
                     callers,
                 ),
@@ -124,6 +136,17 @@ class WireAuthority(
             raise Unauthenticated("the API key is not valid", reason="API_KEY_INVALID")
         caller = ledger_pb2.Caller(tenant_id="t", principal_id="p")
         return identity_pb2.AuthenticateResponse(caller=caller, key_id=self.key_id, scopes=scopes)
+
+    async def FindIssuer(self, request: Any, context: Any) -> Any:
+        self.sought.append((request.issuer, tuple(request.audiences)))
+        if self.issuer.issuer != request.issuer or self.issuer.audience not in request.audiences:
+            raise NotFound("nobody accepts this issuer", reason="ISSUER_NOT_FOUND")
+        return issuer_pb2.FindIssuerResponse(tenant_id="t", issuer=self.issuer)
+
+    async def Enter(self, request: Any, context: Any) -> Any:
+        self.entered.append(request)
+        caller = ledger_pb2.Caller(tenant_id=request.tenant_id, principal_id=request.subject)
+        return identity_pb2.EnterResponse(caller=caller, scopes=self.token_scopes)
 
     async def ListKeys(self, request: Any, context: Any) -> Any:
         self._note(request, context)

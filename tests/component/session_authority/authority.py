@@ -17,6 +17,7 @@ from herma.common.postgres import Database
 from herma.common.turn_token import TurnIdentity
 from herma.session_authority.bells import Belfry
 from herma.session_authority.deletion import Deletions
+from herma.session_authority.domain.keys import mint_key
 from herma.session_authority.domain.model import Admission, Caller, CallState, Lease, TurnState, Usage
 from herma.session_authority.domain.operations import (
     BeginMessage,
@@ -29,14 +30,20 @@ from herma.session_authority.domain.operations import (
     StartCall,
     Step,
 )
+from herma.session_authority.domain.rights import Role
+from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
 from herma.session_authority.store.events import EventLog
-from herma.session_authority.store.identities import IdentityStore
+from herma.session_authority.store.grants import GrantStore
+from herma.session_authority.store.issuers import IssuerStore
+from herma.session_authority.store.keys import KeyStore
 from herma.session_authority.store.leases import LeaseStore
 from herma.session_authority.store.ledger import LedgerStore
+from herma.session_authority.store.principals import PrincipalStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
+from herma.session_authority.store.tenants import TenantStore
 from herma.session_authority.subscription import Subscriptions
 
 ANSWERED = Finish(TurnState.COMPLETED, "final_answer", "")
@@ -59,11 +66,17 @@ class Authority:
         self.admin = admin
         self.database = Database(service_url, size=24)
         self.new_id = UuidV7Factory()
+        self._operator_key = mint_key()
         self.belfry = Belfry(self.database, str(self.new_id()))
         self.sessions = SessionStore(self.database, self.new_id)
         self.leases = LeaseStore(self.database, self.new_id, timedelta(seconds=30))
         self.ledger = LedgerStore(self.database, self.new_id)
-        self.identities = IdentityStore(self.database, self.new_id)
+        self.tenants = TenantStore(self.database, self.new_id)
+        self.keys = KeyStore(self.database, self.new_id)
+        self.principals = PrincipalStore(self.database, self.new_id)
+        self.grants = GrantStore(self.database, self.new_id)
+        self.issuers = IssuerStore(self.database, self.new_id)
+        self.callers = CallerStore(self.database, self.new_id)
         self.deltas = DeltaWriter(self.database, self.belfry.ring_session)
         self.deletion_store = DeletionStore(self.database, self.new_id)
         self.deletions = Deletions(self.deletion_store, self.belfry)
@@ -72,9 +85,26 @@ class Authority:
 
     async def owner(self, name: str = "acme") -> Owner:
         """A new tenant's owner."""
-        maker = Caller(uuid4(), uuid4())
-        _, key = await self.identities.create_tenant(maker, name, "")
-        who = await self.identities.authenticate(key)
+        operator = await self.operator()
+        _, key = await self.tenants.create(operator.caller, operator.key_id, name, "")
+        who = await self.keys.authenticate(key)
+        return Owner(who.caller, key, who.key_id)
+
+    async def operator(self) -> Owner:
+        """The installation's operator."""
+        await self.tenants.bootstrap(self._operator_key)
+        who = await self.keys.authenticate(self._operator_key)
+        return Owner(who.caller, self._operator_key, who.key_id)
+
+    async def colleague(
+        self, owner: Owner, role: Role = Role.MEMBER, subject: str = "colleague"
+    ) -> Owner:
+        """Another principal of the owner's tenant, with a key of its own."""
+        made = await self.principals.create_service(owner.caller, subject, "", role)
+        _, key = await self.keys.create(
+            owner.caller, owner.key_id, "", [], None, principal_id=made.id, manages=True
+        )
+        who = await self.keys.authenticate(key)
         return Owner(who.caller, key, who.key_id)
 
     async def session(self, name: str = "acme") -> tuple[Caller, UUID]:

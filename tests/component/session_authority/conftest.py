@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import signal
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import asyncpg
 import pytest
 from tests.component.session_authority.authority import Authority
 from tests.component.session_authority.server import SERVICE_PASSWORD, Server
-from tests.support.ports import take_port
-from tests.support.waiting import eventually
+from tests.support.embedded import running_postgres
 
 from herma.common.postgres.migrations import migrate
 from herma.local.platform import SCHEMAS
-from herma.local.postgres import EmbeddedPostgres
-from herma.local.processes import dies_with_parent
 
 _NUMBERS = itertools.count(1)
 
@@ -28,31 +21,13 @@ _NUMBERS = itertools.count(1)
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A server with an empty database and a migrated one to copy."""
-    with tempfile.TemporaryDirectory(prefix="herma-test-", ignore_cleanup_errors=True) as folder:
-        postgres = EmbeddedPostgres(Path(folder) / "postgres", take_port(), "superuser")
-        postgres.prepare()
-        with (Path(folder) / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*postgres.argv(), "-c", "fsync=off"],
-                stdout=log,
-                stderr=log,
-                preexec_fn=dies_with_parent(signal.SIGINT),
-            )
-        try:
-            asyncio.run(_prepare(postgres))
-            yield Server(postgres.url)
-        finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    with running_postgres() as url:
+        server = Server(url)
+        asyncio.run(_prepare(server))
+        yield server
 
 
-async def _prepare(postgres: EmbeddedPostgres) -> None:
-    await eventually(postgres.answers, "PostgreSQL answers")
-    server = Server(postgres.url)
+async def _prepare(server: Server) -> None:
     await server.create("migrated")
     for schema in SCHEMAS:
         await migrate(server.admin_url("migrated"), schema, SERVICE_PASSWORD)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
 
 import pytest
 from tests.component.session_authority.authority import Authority, Owner
@@ -16,7 +15,6 @@ from herma.common.errors import (
     Unauthenticated,
 )
 from herma.session_authority.domain.keys import ApiKey, mint_key
-from herma.session_authority.domain.model import Caller
 
 UNKNOWN = f"herma_abcdefgh_{'x' * 43}"
 LATER = datetime.now(UTC) + timedelta(days=1)
@@ -25,16 +23,16 @@ LATER = datetime.now(UTC) + timedelta(days=1)
 async def make(
     authority: Authority, owner: Owner, *scopes: str, until: datetime | None = None
 ) -> tuple[ApiKey, str]:
-    return await authority.identities.create_key(owner.caller, owner.key_id, "test", scopes, until)
+    return await authority.keys.create(owner.caller, owner.key_id, "test", scopes, until)
 
 
 async def test_a_key_acts_for_its_maker(authority: Authority) -> None:
     owner = await authority.owner()
     key, secret = await make(authority, owner, "agent", until=LATER)
-    who = await authority.identities.authenticate(secret)
+    who = await authority.keys.authenticate(secret)
     assert (who.caller, who.key_id, who.expires_at) == (owner.caller, key.id, LATER)
     assert list(who.scopes) == ["agent"]
-    assert {entry.id for entry in await authority.identities.list_keys(owner.caller)} == {
+    assert {entry.id for entry in await authority.keys.list(owner.caller)} == {
         owner.key_id,
         key.id,
     }
@@ -48,11 +46,11 @@ async def test_only_a_hash_is_stored(authority: Authority) -> None:
 async def test_a_key_never_holds_more_than_its_maker(authority: Authority) -> None:
     owner = await authority.owner()
     with pytest.raises(PermissionDenied):
-        await make(authority, owner, "operator")
+        await make(authority, owner, "platform")
     key, _ = await make(authority, owner, "agent")
     with pytest.raises(PermissionDenied):
-        await authority.identities.create_key(owner.caller, key.id, "more", ["keys"], None)
-    inherited, _ = await authority.identities.create_key(owner.caller, key.id, "same", [], None)
+        await authority.keys.create(owner.caller, key.id, "more", ["keys"], None)
+    inherited, _ = await authority.keys.create(owner.caller, key.id, "same", [], None)
     assert list(inherited.scopes) == ["agent"]
     with pytest.raises(InvalidArgument):
         await make(authority, owner, "everything")
@@ -60,67 +58,62 @@ async def test_a_key_never_holds_more_than_its_maker(authority: Authority) -> No
 
 async def test_the_operators_right_is_not_inherited_unasked(authority: Authority) -> None:
     operator = mint_key()
-    await authority.identities.bootstrap(operator)
-    who = await authority.identities.authenticate(operator)
-    key, _ = await authority.identities.create_key(who.caller, who.key_id, "daily", [], None)
-    assert "operator" in who.scopes
-    assert "operator" not in key.scopes
+    await authority.tenants.bootstrap(operator)
+    who = await authority.keys.authenticate(operator)
+    key, _ = await authority.keys.create(who.caller, who.key_id, "daily", [], None)
+    assert "platform" in who.scopes
+    assert "platform" not in key.scopes
 
 
 async def test_a_key_does_not_outlive_its_maker(authority: Authority) -> None:
     owner = await authority.owner()
     maker, _ = await make(authority, owner, "agent", "keys", until=LATER)
     for asked in (None, LATER + timedelta(days=1)):
-        key, _ = await authority.identities.create_key(owner.caller, maker.id, "child", [], asked)
+        key, _ = await authority.keys.create(owner.caller, maker.id, "child", [], asked)
         assert key.expires_at == LATER
 
 
 async def test_a_revoked_key_is_refused(authority: Authority) -> None:
     owner = await authority.owner()
     key, secret = await make(authority, owner, "agent", "keys")
-    revoked = await authority.identities.revoke_key(owner.caller, key.id)
+    revoked = await authority.keys.revoke(owner.caller, key.id)
     assert revoked.revoked_at is not None
     with pytest.raises(Unauthenticated):
-        await authority.identities.authenticate(secret)
+        await authority.keys.authenticate(secret)
     with pytest.raises(NotFound):
-        await authority.identities.create_key(owner.caller, key.id, "child", [], None)
-    assert await authority.identities.revoke_key(owner.caller, key.id) == revoked
+        await authority.keys.create(owner.caller, key.id, "child", [], None)
+    assert await authority.keys.revoke(owner.caller, key.id) == revoked
 
 
 async def test_an_expired_key_is_refused(authority: Authority) -> None:
     owner = await authority.owner()
     key, secret = await make(authority, owner, until=datetime.now(UTC) - timedelta(seconds=1))
     with pytest.raises(Unauthenticated):
-        await authority.identities.authenticate(secret)
+        await authority.keys.authenticate(secret)
     with pytest.raises(NotFound):
-        await authority.identities.create_key(owner.caller, key.id, "child", [], None)
+        await authority.keys.create(owner.caller, key.id, "child", [], None)
 
 
 @pytest.mark.parametrize("text", ["", "herma_", "herma_abcdefgh_short", UNKNOWN, "a\0b"])
 async def test_what_is_no_key_is_refused(authority: Authority, text: str) -> None:
     with pytest.raises(Unauthenticated):
-        await authority.identities.authenticate(text)
+        await authority.keys.authenticate(text)
 
 
 async def test_a_key_cannot_be_made_with_another_principals_key(authority: Authority) -> None:
     owner = await authority.owner()
-    colleague = Caller(owner.caller.tenant_id, uuid4())
-    await authority.admin.execute(
-        "INSERT INTO authority.principals VALUES ($1, $2, 'herma', 'colleague')",
-        colleague.tenant_id,
-        colleague.principal_id,
-    )
+    colleague = (await authority.colleague(owner)).caller
     with pytest.raises(NotFound):
-        await authority.identities.create_key(colleague, owner.key_id, "stolen", [], None)
+        await authority.keys.create(colleague, owner.key_id, "stolen", [], None)
     with pytest.raises(NotFound):
-        await authority.identities.revoke_key(colleague, owner.key_id)
+        await authority.keys.revoke(colleague, owner.key_id)
 
 
 async def test_starting_again_keeps_the_operators_key(authority: Authority) -> None:
     operator = mint_key()
-    first = await authority.identities.bootstrap(operator)
+    first = await authority.tenants.bootstrap(operator)
     before = await authority.everything()
-    assert await authority.identities.bootstrap(operator) == first
+    assert await authority.tenants.bootstrap(operator) == first
     assert await authority.everything() == before
 
 

@@ -21,7 +21,7 @@ async def test_what_is_anothers_is_not_found(authority: Authority) -> None:
     caller, lease = await authority.claimed()
     other = await authority.owner("other")
     sessions, session_id, turn_id = authority.sessions, lease.session_id, lease.turn.id
-    key_id = (await authority.identities.list_keys(caller))[0].id
+    key_id = (await authority.keys.list(caller))[0].id
 
     async def follow(stranger: Caller, turn: UUID | None) -> None:
         async for _ in authority.subscriptions.follow(stranger, session_id, 0, turn):
@@ -43,8 +43,8 @@ async def test_what_is_anothers_is_not_found(authority: Authority) -> None:
             authority.deletions.delete(stranger, session_id),
             follow(stranger, None),
             follow(stranger, turn_id),
-            authority.identities.revoke_key(stranger, key_id),
-            authority.identities.create_key(stranger, key_id, "stolen", [], None),
+            authority.keys.revoke(stranger, key_id),
+            authority.keys.create(stranger, key_id, "stolen", [], None),
         ]
         for attempt in attempts:
             with pytest.raises(NotFound):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,13 +10,10 @@ from pathlib import Path
 import docker
 import pytest
 from tests.component.tool_sandbox.service import ToolSandbox, Turn, new_identity
-from tests.support.ports import take_port
-from tests.support.waiting import eventually
+from tests.support.embedded import running_postgres
 
 from herma.common.postgres.migrations import migrate
 from herma.common.rpc import Peer
-from herma.local.postgres import EmbeddedPostgres
-from herma.local.processes import dies_with_parent
 from herma.tool_sandbox.app import SCHEMA
 
 BACKENDS = ["local", pytest.param("docker", marks=pytest.mark.docker)]
@@ -28,27 +23,9 @@ PASSWORD = "of-the-service"
 @pytest.fixture(scope="session")
 def admin_url() -> Iterator[str]:
     """The superuser's URL of a server with the schema `sandbox`."""
-    with tempfile.TemporaryDirectory(prefix="herma-test-", ignore_cleanup_errors=True) as folder:
-        postgres = EmbeddedPostgres(Path(folder) / "postgres", take_port(), "superuser")
-        postgres.prepare()
-        with (Path(folder) / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*postgres.argv(), "-c", "fsync=off"],
-                stdout=log,
-                stderr=log,
-                preexec_fn=dies_with_parent(signal.SIGINT),
-            )
-
-        async def prepare() -> None:
-            await eventually(postgres.answers, "PostgreSQL answers")
-            await migrate(postgres.url, SCHEMA, PASSWORD)
-
-        try:
-            asyncio.run(prepare())
-            yield postgres.url
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(20)
+    with running_postgres() as url:
+        asyncio.run(migrate(url, SCHEMA, PASSWORD))
+        yield url
 
 
 @pytest.fixture(scope="session")

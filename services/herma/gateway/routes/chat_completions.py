@@ -11,7 +11,7 @@ from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2
 from herma.common import telemetry
 from herma.common.errors import InvalidArgument
-from herma.gateway.auth import visitor_of
+from herma.gateway.auth import visitor_with
 from herma.gateway.authority import Authority
 from herma.gateway.completions.answer import Listener, WholeAnswer, streamed_answer
 from herma.gateway.completions.bodies import ChatCompletion, ChatCompletionRequest
@@ -68,7 +68,7 @@ async def create_chat_completion(
     wording = Wording(admitted.turn_id, body.model, bool(options and options.include_usage))
     headers = {"X-Herma-Session": admitted.session_id, "X-Herma-Turn": admitted.turn_id}
     listener = Listener(
-        lambda: visitor_of(request), stopping, pace, headers, has_key=bool(idempotency_key)
+        lambda: visitor_with(request, "agent"), stopping, pace, headers, has_key=bool(idempotency_key)
     )
     if body.stream:
         return streamed_answer(items, wording, listener)

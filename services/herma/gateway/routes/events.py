@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from herma.common.errors import CursorOutOfRange, InvalidArgument, NotFound
-from herma.gateway.auth import Visitor, visitor_of
+from herma.gateway.auth import Visitor, visitor_with
 from herma.gateway.authority import Authority
 from herma.gateway.following import follow
-from herma.gateway.routes.parts import REFUSALS, Agent, TheAuthority, known_id
+from herma.gateway.routes.parts import REFUSALS, Reader, TheAuthority, known_id
 from herma.gateway.sse import MEDIA_TYPE, EventStream, event_frames
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=REFUSALS)
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=REFUSALS)
 async def stream_events(
     session_id: str,
     request: Request,
-    visitor: Agent,
+    visitor: Reader,
     authority: TheAuthority,
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     turn: Annotated[str, Query(max_length=64)] = "",
@@ -47,7 +47,7 @@ async def stream_events(
     )
     return EventStream(
         event_frames(items),
-        recheck=lambda: visitor_of(request),
+        recheck=lambda: visitor_with(request, "read"),
         stopping=request.app.state.stopping,
         pace=pace,
     )

@@ -12,6 +12,7 @@ from herma.gateway.routes.parts import (
     IdempotencyKey,
     PageSize,
     PageToken,
+    Reader,
     TheAuthority,
     known_id,
 )
@@ -48,7 +49,7 @@ async def submit_message(
 @router.get("/{session_id}/messages")
 async def list_messages(
     session_id: str,
-    visitor: Agent,
+    visitor: Reader,
     authority: TheAuthority,
     page_size: PageSize = 50,
     page_token: PageToken = "",

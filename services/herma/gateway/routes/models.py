@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from herma.api.profile.v1 import profile_pb2
 from herma.common.errors import NotFound
 from herma.gateway.completions.bodies import ModelBody, ModelList
-from herma.gateway.routes.parts import OPENAI_REFUSALS, Agent, TheAuthority
+from herma.gateway.routes.parts import OPENAI_REFUSALS, Reader, TheAuthority
 
 # Profiles at a time.
 _PAGE = 200
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1/models", tags=["openai"], responses=OPENAI_REFUSA
 
 
 @router.get("")
-async def list_models(visitor: Agent, authority: TheAuthority) -> ModelList:
+async def list_models(visitor: Reader, authority: TheAuthority) -> ModelList:
     """Lists your profiles as models."""
     found: list[profile_pb2.Profile] = []
     token = ""
@@ -29,7 +29,7 @@ async def list_models(visitor: Agent, authority: TheAuthority) -> ModelList:
 
 
 @router.get("/{model}")
-async def get_model(model: str, visitor: Agent, authority: TheAuthority) -> ModelBody:
+async def get_model(model: str, visitor: Reader, authority: TheAuthority) -> ModelBody:
     """Reads one of your profiles as a model."""
     if len(model) > 200 or not model.isprintable():
         raise NotFound("there is no such model", reason="PROFILE_NOT_FOUND")

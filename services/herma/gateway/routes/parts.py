@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request, Security
 
 from herma.common.errors import InvalidArgument, NotFound
 from herma.common.ids import parse_id
-from herma.gateway.auth import Visitor, visitor_of
+from herma.gateway.auth import DOOR, Visitor
 from herma.gateway.authority import Authority
 from herma.gateway.bodies import Problem
 from herma.gateway.completions.bodies import ErrorBody
@@ -18,24 +18,6 @@ async def authority_of(request: Request) -> Authority:
     """The authority.  A coroutine, for FastAPI sends a plain function to another thread and back."""
     found: Authority = request.app.state.authority
     return found
-
-
-async def agent_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
-    """A visitor that may use sessions."""
-    visitor.need("agent")
-    return visitor
-
-
-async def key_holder_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
-    """A visitor that may manage its keys."""
-    visitor.need("keys")
-    return visitor
-
-
-async def operator_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
-    """The operator."""
-    visitor.need("operator")
-    return visitor
 
 
 async def idempotency_key_of(
@@ -67,13 +49,34 @@ def known_id(text: str, noun: str) -> str:
         raise NotFound(f"no such {noun}", reason=f"{noun.upper()}_NOT_FOUND") from error
 
 
-Agent = Annotated[Visitor, Depends(agent_of)]
-KeyHolder = Annotated[Visitor, Depends(key_holder_of)]
-Operator = Annotated[Visitor, Depends(operator_of)]
+Anybody = Annotated[Visitor, Security(DOOR)]
+Reader = Annotated[Visitor, Security(DOOR, scopes=["read"])]
+Agent = Annotated[Visitor, Security(DOOR, scopes=["agent"])]
+KeyHolder = Annotated[Visitor, Security(DOOR, scopes=["keys"])]
+Editor = Annotated[Visitor, Security(DOOR, scopes=["profiles"])]
+PrincipalManager = Annotated[Visitor, Security(DOOR, scopes=["principals"])]
+Operator = Annotated[Visitor, Security(DOOR, scopes=["platform"])]
 TheAuthority = Annotated[Authority, Depends(authority_of)]
 IdempotencyKey = Annotated[str, Depends(idempotency_key_of)]
 PageSize = Annotated[int, Query(ge=1, le=200)]
 PageToken = Annotated[str, Query(max_length=500)]
+
+
+async def expected_version_of(if_match: Annotated[str | None, Header(max_length=64)] = None) -> int:
+    """The version in `If-Match`, as `ETag` gave it; 0 without one.
+
+    Raises:
+        InvalidArgument: when it is there and no version.
+    """
+    if if_match is None:
+        return 0
+    text = if_match.strip().removeprefix('"').removesuffix('"')
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+        raise InvalidArgument("no such version", fields={"If-Match": "must be a version's number"})
+    return int(text)
+
+
+ExpectedVersion = Annotated[int, Depends(expected_version_of)]
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": text}
@@ -90,4 +93,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 OPENAI_REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {**refusal, "model": ErrorBody} for status, refusal in REFUSALS.items()
+}
+
+CHANGED: dict[int | str, dict[str, Any]] = {
+    412: {"model": Problem, "description": "It was changed since the version in `If-Match`."}
 }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 
-from herma.common.errors import InvalidArgument
-from herma.gateway.auth import Visitor, visitor_of
 from herma.gateway.profile_bodies import (
     AppliedProfile,
     ProfileBody,
@@ -17,30 +15,23 @@ from herma.gateway.profile_bodies import (
     profile_fields,
     spec_text,
 )
-from herma.gateway.routes.parts import REFUSALS, Agent, PageSize, PageToken, TheAuthority
+from herma.gateway.routes.parts import (
+    CHANGED,
+    REFUSALS,
+    Editor,
+    ExpectedVersion,
+    PageSize,
+    PageToken,
+    Reader,
+    TheAuthority,
+)
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"], responses=REFUSALS)
 
 
-async def _editor_of(visitor: Annotated[Visitor, Depends(visitor_of)]) -> Visitor:
-    """A visitor that may change profiles."""
-    visitor.need("profiles")
-    return visitor
-
-
-async def _expected_version_of(if_match: Annotated[str | None, Header(max_length=64)] = None) -> int:
-    """The version in `If-Match`, as `ETag` gave it; 0 without one."""
-    if if_match is None:
-        return 0
-    text = if_match.strip().removeprefix('"').removesuffix('"')
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-        raise InvalidArgument("no such version", fields={"If-Match": "must be a version's number"})
-    return int(text)
-
-
 @router.get("")
 async def list_profiles(
-    visitor: Agent, authority: TheAuthority, page_size: PageSize = 50, page_token: PageToken = ""
+    visitor: Reader, authority: TheAuthority, page_size: PageSize = 50, page_token: PageToken = ""
 ) -> ProfilePage:
     """Lists your tenant's profiles by name, at their newest versions."""
     page = await authority.profiles.list(visitor.caller, page_size, page_token)
@@ -53,7 +44,7 @@ async def list_profiles(
 @router.get("/{name}")
 async def get_profile(
     name: str,
-    visitor: Agent,
+    visitor: Reader,
     authority: TheAuthority,
     response: Response,
     version: Annotated[int, Query(ge=0, lt=2**31)] = 0,
@@ -64,13 +55,13 @@ async def get_profile(
     return ProfileBody(**profile_fields(found))
 
 
-@router.put("/{name}", responses={201: {"model": AppliedProfile, "description": "It is new."}})
+@router.put("/{name}", responses={201: {"model": AppliedProfile, "description": "It is new."}, **CHANGED})
 async def apply_profile(
     name: str,
     body: ProfileSpecBody,
-    visitor: Annotated[Visitor, Depends(_editor_of)],
+    visitor: Editor,
     authority: TheAuthority,
-    expected_version: Annotated[int, Depends(_expected_version_of)],
+    expected_version: ExpectedVersion,
     response: Response,
 ) -> AppliedProfile:
     """Makes a profile, or a new version of it if the spec differs.  Harmless when repeated.

@@ -11,6 +11,7 @@ from herma.gateway.routes.parts import (
     IdempotencyKey,
     PageSize,
     PageToken,
+    Reader,
     TheAuthority,
     known_id,
 )
@@ -32,7 +33,7 @@ async def create_session(
 
 @router.get("")
 async def list_sessions(
-    visitor: Agent, authority: TheAuthority, page_size: PageSize = 50, page_token: PageToken = ""
+    visitor: Reader, authority: TheAuthority, page_size: PageSize = 50, page_token: PageToken = ""
 ) -> SessionPage:
     """Lists your sessions, newest first."""
     page = await authority.list_sessions(visitor.caller, page_size, page_token)
@@ -43,7 +44,7 @@ async def list_sessions(
 
 
 @router.get("/{session_id}")
-async def get_session(session_id: str, visitor: Agent, authority: TheAuthority) -> SessionBody:
+async def get_session(session_id: str, visitor: Reader, authority: TheAuthority) -> SessionBody:
     """Reads a session."""
     return session_body(await authority.get_session(visitor.caller, known_id(session_id, "session")))
 

@@ -55,6 +55,15 @@ def check_line(text: str, field: str, limit: int) -> None:
         raise InvalidArgument(f"{field} has control characters", fields={field: "must be printable"})
 
 
+def check_idempotency_key(key: str) -> None:
+    """Refuses a key that is too long or has control characters; an empty one is none.
+
+    Raises:
+        InvalidArgument: naming `idempotency_key`.
+    """
+    check_line(key, "idempotency_key", MAX_IDEMPOTENCY_KEY)
+
+
 def check_tenant_name(name: str) -> None:
     """Refuses a name that is no DNS label.
 

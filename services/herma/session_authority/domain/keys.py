@@ -13,12 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from herma.common.errors import InvalidArgument, PermissionDenied
-
-# What a tenant's owner may: use sessions, manage own keys, change profiles.
-OWNER_SCOPES = ("agent", "keys", "profiles")
-SCOPES = (*OWNER_SCOPES, "operator")
-
 _KEY = re.compile(r"herma_(?P<prefix>[a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -35,6 +29,9 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    created_by: UUID
+    # Within a minute.
+    last_used_at: datetime | None
 
 
 def mint_key(token: Callable[[int], str] = secrets.token_urlsafe) -> str:
@@ -52,20 +49,3 @@ def key_prefix(key: str) -> str | None:
 def key_hash(key: str) -> bytes:
     """What is stored."""
     return hashlib.sha256(key.encode()).digest()
-
-
-def granted_scopes(wanted: Sequence[str], held: Sequence[str]) -> list[str]:
-    """The scopes of a new key: what was asked, never more than its maker holds.
-
-    Raises:
-        InvalidArgument: for a scope that does not exist.
-        PermissionDenied: for one that the maker does not hold.
-    """
-    if not wanted:
-        return [scope for scope in held if scope != "operator"]
-    for scope in wanted:
-        if scope not in SCOPES:
-            raise InvalidArgument(f"no scope {scope!r}", fields={"scopes": "one of " + ", ".join(SCOPES)})
-        if scope not in held:
-            raise PermissionDenied(f"a key cannot grant {scope!r}, which its maker does not hold")
-    return sorted(set(wanted))

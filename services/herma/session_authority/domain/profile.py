@@ -11,7 +11,7 @@ import json
 import re
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -60,7 +60,9 @@ class ProfileSpec:
 
     `persona` is the agent's SOUL, part of its system prompt.  `model` is the name that the provider is
     asked for, empty for the installation's.  `tools` are those that it may use, None for all that there
-    are.  `max_iterations` bounds the model calls of one turn.
+    are.  `max_iterations` bounds the model calls of one turn.  `access` is who may use the profile:
+    everybody of the tenant (`tenant`), or only those with a grant (`granted`); that of the newest version
+    holds, whatever a turn pinned.
     """
 
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION), AfterValidator(_without_nul)] = ""
@@ -68,6 +70,7 @@ class ProfileSpec:
     model: Annotated[str, Field(max_length=MAX_MODEL), AfterValidator(_line)] = ""
     tools: _Tools | None = None
     max_iterations: Annotated[int, Field(ge=1, le=MAX_ITERATIONS)] = 50
+    access: Literal["tenant", "granted"] = "tenant"
 
     def to_json(self) -> str:
         """The whole spec as a JSON object: the same text for equal specs."""

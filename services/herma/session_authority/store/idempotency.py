@@ -6,8 +6,10 @@ import json
 from typing import Any
 from uuid import UUID
 
-from herma.common.errors import IdempotencyConflict
+from herma.common.errors import AlreadyExists, IdempotencyConflict
 from herma.common.postgres import Connection
+from herma.session_authority.domain.admission import request_digest
+from herma.session_authority.domain.model import Caller
 
 
 async def claim_key(
@@ -73,3 +75,22 @@ async def store_answer(
         key,
         json.dumps(answer),
     )
+
+
+async def take_once(
+    connection: Connection, caller: Caller, operation: str, idempotency_key: str, *request: str
+) -> None:
+    """Takes an idempotency key for what shows a secret only once; nothing without a key.
+
+    Raises:
+        AlreadyExists: for a repeat: the secret is not stored, so it cannot be shown again.
+        IdempotencyConflict: when the key was used for another request.
+    """
+    if not idempotency_key:
+        return
+    tenant, principal = caller.tenant_id, caller.principal_id
+    digest = request_digest(*request)
+    known = await claim_key(connection, tenant, principal, operation, idempotency_key, digest)
+    if known is not None:
+        raise AlreadyExists("this request was carried out before; what it made cannot be shown again")
+    await store_answer(connection, tenant, principal, operation, idempotency_key, {})

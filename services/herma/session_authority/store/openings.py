@@ -20,11 +20,17 @@ async def open_session(
     """Makes a session, or takes the one that its key names; its id.
 
     Raises:
-        NotFound: for an unknown profile.
+        NotFound: for a profile that there is not, or that the caller may not use.
     """
     name = new.profile or "default"
     profile_id = await connection.fetchval(
-        "SELECT id FROM authority.profiles WHERE tenant_id = $1 AND name = $2", caller.tenant_id, name
+        """
+        SELECT id FROM authority.profiles
+        WHERE tenant_id = $1 AND name = $2 AND authority.has_right($1, $3, id, 'use')
+        """,
+        caller.tenant_id,
+        name,
+        caller.principal_id,
     )
     if profile_id is None:
         raise NotFound(f"no profile {name!r}", reason="PROFILE_NOT_FOUND")

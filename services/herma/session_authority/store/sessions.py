@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from herma.common.errors import NotFound
+from herma.common.errors import NotFound, PermissionDenied
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
 from herma.session_authority.domain.model import Admission, Caller, Message, Session, Turn, TurnState
@@ -153,6 +153,7 @@ class SessionStore:
 
         Raises:
             NotFound: when the session is not the caller's, or the new session's profile is unknown.
+            PermissionDenied: when the caller may not use the session's profile any more.
             IdempotencyConflict: for a key that was used for another request.
         """
         tenant, principal = caller.tenant_id, caller.principal_id
@@ -183,12 +184,14 @@ class SessionStore:
             position = await connection.fetchval(_QUEUED, tenant, session_id)
             turn_id = self._new_id()
             cursor = session.emit("turn.queued", turn_id, {"position": position})
-            await connection.execute(
+            admitted = await connection.fetchval(
                 """
                 INSERT INTO authority.turns (tenant_id, id, session_id, principal_id, profile_id,
                     profile_version, kind, trust, content, state, seq, traceparent)
                 SELECT $1, $2, $3, $4, p.id, p.version, 'message', 'trusted', $5, 'queued', $6, $7
-                FROM authority.profiles p WHERE p.tenant_id = $1 AND p.id = $8
+                FROM authority.profiles p
+                WHERE p.tenant_id = $1 AND p.id = $8 AND authority.has_right($1, $4, p.id, 'use')
+                RETURNING true
                 """,
                 tenant,
                 turn_id,
@@ -199,6 +202,8 @@ class SessionStore:
                 traceparent,
                 session.profile_id,
             )
+            if not admitted:
+                raise PermissionDenied("you may not use this profile any more", reason="RIGHT_MISSING")
             is_runnable = await session.flush()
             if idempotency_key:
                 await store_answer(

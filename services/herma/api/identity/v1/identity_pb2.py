@@ -22,43 +22,63 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from herma.api.ledger.v1 import ledger_pb2 as herma_dot_api_dot_ledger_dot_v1_dot_ledger__pb2
+from herma.api.principal.v1 import principal_pb2 as herma_dot_api_dot_principal_dot_v1_dot_principal__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$herma/api/identity/v1/identity.proto\x12\x15herma.api.identity.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a herma/api/ledger/v1/ledger.proto\"\"\n\x13\x41uthenticateRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x93\x01\n\x14\x41uthenticateResponse\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12.\n\nexpires_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"i\n\x13\x43reateTenantRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"D\n\x14\x43reateTenantResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\xcf\x01\n\x03Key\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xbd\x01\n\x10\x43reateKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x15\n\rcaller_key_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"L\n\x11\x43reateKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\x12\x0e\n\x06secret\x18\x02 \x01(\t\">\n\x0fListKeysRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\"<\n\x10ListKeysResponse\x12(\n\x04keys\x18\x01 \x03(\x0b\x32\x1a.herma.api.identity.v1.Key\"O\n\x10RevokeKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\"<\n\x11RevokeKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\"(\n\x10\x42ootstrapRequest\x12\x14\n\x0coperator_key\x18\x01 \x01(\t\"&\n\x11\x42ootstrapResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t2\xe0\x04\n\x0fIdentityService\x12g\n\x0c\x41uthenticate\x12*.herma.api.identity.v1.AuthenticateRequest\x1a+.herma.api.identity.v1.AuthenticateResponse\x12g\n\x0c\x43reateTenant\x12*.herma.api.identity.v1.CreateTenantRequest\x1a+.herma.api.identity.v1.CreateTenantResponse\x12^\n\tCreateKey\x12\'.herma.api.identity.v1.CreateKeyRequest\x1a(.herma.api.identity.v1.CreateKeyResponse\x12[\n\x08ListKeys\x12&.herma.api.identity.v1.ListKeysRequest\x1a\'.herma.api.identity.v1.ListKeysResponse\x12^\n\tRevokeKey\x12\'.herma.api.identity.v1.RevokeKeyRequest\x1a(.herma.api.identity.v1.RevokeKeyResponse\x12^\n\tBootstrap\x12\'.herma.api.identity.v1.BootstrapRequest\x1a(.herma.api.identity.v1.BootstrapResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$herma/api/identity/v1/identity.proto\x12\x15herma.api.identity.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a herma/api/ledger/v1/ledger.proto\x1a&herma/api/principal/v1/principal.proto\"\"\n\x13\x41uthenticateRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x93\x01\n\x14\x41uthenticateResponse\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x0e\n\x06scopes\x18\x03 \x03(\t\x12.\n\nexpires_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"c\n\x0c\x45nterRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tissuer_id\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0e\n\x06groups\x18\x05 \x03(\t\"L\n\rEnterResponse\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06scopes\x18\x02 \x03(\t\"L\n\rWhoAmIRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\"\x9e\x01\n\x0eWhoAmIResponse\x12-\n\x06tenant\x18\x01 \x01(\x0b\x32\x1d.herma.api.identity.v1.Tenant\x12\x34\n\tprincipal\x18\x02 \x01(\x0b\x32!.herma.api.principal.v1.Principal\x12\'\n\x03key\x18\x03 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\"R\n\x06Tenant\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x7f\n\x12ListTenantsRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x15\n\rcaller_key_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"^\n\x13ListTenantsResponse\x12.\n\x07tenants\x18\x01 \x03(\x0b\x32\x1d.herma.api.identity.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x80\x01\n\x13\x43reateTenantRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12\x15\n\rcaller_key_id\x18\x04 \x01(\t\"D\n\x14\x43reateTenantResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\"\xab\x02\n\x03Key\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cprincipal_id\x18\x08 \x01(\t\x12\x12\n\ncreated_by\x18\t \x01(\t\x12\x30\n\x0clast_used_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xe4\x01\n\x10\x43reateKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x15\n\rcaller_key_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0e\n\x06scopes\x18\x04 \x03(\t\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x07 \x01(\t\x12\x0f\n\x07manages\x18\x08 \x01(\x08\"L\n\x11\x43reateKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\x12\x0e\n\x06secret\x18\x02 \x01(\t\"\x8c\x01\n\x0fListKeysRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x0f\n\x07manages\x18\x05 \x01(\x08\"U\n\x10ListKeysResponse\x12(\n\x04keys\x18\x01 \x03(\x0b\x32\x1a.herma.api.identity.v1.Key\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x10RevokeKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x0f\n\x07manages\x18\x03 \x01(\x08\"<\n\x11RevokeKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\"\xbc\x01\n\x10RotateKeyRequest\x12+\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x1b.herma.api.ledger.v1.Caller\x12\x15\n\rcaller_key_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\x12*\n\x07overlap\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\x12\x0f\n\x07manages\x18\x06 \x01(\x08\"y\n\x11RotateKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\x12\x0e\n\x06secret\x18\x02 \x01(\t\x12+\n\x07rotated\x18\x03 \x01(\x0b\x32\x1a.herma.api.identity.v1.Key\"(\n\x10\x42ootstrapRequest\x12\x14\n\x0coperator_key\x18\x01 \x01(\t\"&\n\x11\x42ootstrapResponse\x12\x11\n\ttenant_id\x18\x01 \x01(\t2\xd1\x07\n\x0fIdentityService\x12g\n\x0c\x41uthenticate\x12*.herma.api.identity.v1.AuthenticateRequest\x1a+.herma.api.identity.v1.AuthenticateResponse\x12R\n\x05\x45nter\x12#.herma.api.identity.v1.EnterRequest\x1a$.herma.api.identity.v1.EnterResponse\x12U\n\x06WhoAmI\x12$.herma.api.identity.v1.WhoAmIRequest\x1a%.herma.api.identity.v1.WhoAmIResponse\x12g\n\x0c\x43reateTenant\x12*.herma.api.identity.v1.CreateTenantRequest\x1a+.herma.api.identity.v1.CreateTenantResponse\x12\x64\n\x0bListTenants\x12).herma.api.identity.v1.ListTenantsRequest\x1a*.herma.api.identity.v1.ListTenantsResponse\x12^\n\tCreateKey\x12\'.herma.api.identity.v1.CreateKeyRequest\x1a(.herma.api.identity.v1.CreateKeyResponse\x12[\n\x08ListKeys\x12&.herma.api.identity.v1.ListKeysRequest\x1a\'.herma.api.identity.v1.ListKeysResponse\x12^\n\tRevokeKey\x12\'.herma.api.identity.v1.RevokeKeyRequest\x1a(.herma.api.identity.v1.RevokeKeyResponse\x12^\n\tRotateKey\x12\'.herma.api.identity.v1.RotateKeyRequest\x1a(.herma.api.identity.v1.RotateKeyResponse\x12^\n\tBootstrap\x12\'.herma.api.identity.v1.BootstrapRequest\x1a(.herma.api.identity.v1.BootstrapResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herma.api.identity.v1.identity_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AUTHENTICATEREQUEST']._serialized_start=130
-  _globals['_AUTHENTICATEREQUEST']._serialized_end=164
-  _globals['_AUTHENTICATERESPONSE']._serialized_start=167
-  _globals['_AUTHENTICATERESPONSE']._serialized_end=314
-  _globals['_CREATETENANTREQUEST']._serialized_start=316
-  _globals['_CREATETENANTREQUEST']._serialized_end=421
-  _globals['_CREATETENANTRESPONSE']._serialized_start=423
-  _globals['_CREATETENANTRESPONSE']._serialized_end=491
-  _globals['_KEY']._serialized_start=494
-  _globals['_KEY']._serialized_end=701
-  _globals['_CREATEKEYREQUEST']._serialized_start=704
-  _globals['_CREATEKEYREQUEST']._serialized_end=893
-  _globals['_CREATEKEYRESPONSE']._serialized_start=895
-  _globals['_CREATEKEYRESPONSE']._serialized_end=971
-  _globals['_LISTKEYSREQUEST']._serialized_start=973
-  _globals['_LISTKEYSREQUEST']._serialized_end=1035
-  _globals['_LISTKEYSRESPONSE']._serialized_start=1037
-  _globals['_LISTKEYSRESPONSE']._serialized_end=1097
-  _globals['_REVOKEKEYREQUEST']._serialized_start=1099
-  _globals['_REVOKEKEYREQUEST']._serialized_end=1178
-  _globals['_REVOKEKEYRESPONSE']._serialized_start=1180
-  _globals['_REVOKEKEYRESPONSE']._serialized_end=1240
-  _globals['_BOOTSTRAPREQUEST']._serialized_start=1242
-  _globals['_BOOTSTRAPREQUEST']._serialized_end=1282
-  _globals['_BOOTSTRAPRESPONSE']._serialized_start=1284
-  _globals['_BOOTSTRAPRESPONSE']._serialized_end=1322
-  _globals['_IDENTITYSERVICE']._serialized_start=1325
-  _globals['_IDENTITYSERVICE']._serialized_end=1933
+  _globals['_AUTHENTICATEREQUEST']._serialized_start=202
+  _globals['_AUTHENTICATEREQUEST']._serialized_end=236
+  _globals['_AUTHENTICATERESPONSE']._serialized_start=239
+  _globals['_AUTHENTICATERESPONSE']._serialized_end=386
+  _globals['_ENTERREQUEST']._serialized_start=388
+  _globals['_ENTERREQUEST']._serialized_end=487
+  _globals['_ENTERRESPONSE']._serialized_start=489
+  _globals['_ENTERRESPONSE']._serialized_end=565
+  _globals['_WHOAMIREQUEST']._serialized_start=567
+  _globals['_WHOAMIREQUEST']._serialized_end=643
+  _globals['_WHOAMIRESPONSE']._serialized_start=646
+  _globals['_WHOAMIRESPONSE']._serialized_end=804
+  _globals['_TENANT']._serialized_start=806
+  _globals['_TENANT']._serialized_end=888
+  _globals['_LISTTENANTSREQUEST']._serialized_start=890
+  _globals['_LISTTENANTSREQUEST']._serialized_end=1017
+  _globals['_LISTTENANTSRESPONSE']._serialized_start=1019
+  _globals['_LISTTENANTSRESPONSE']._serialized_end=1113
+  _globals['_CREATETENANTREQUEST']._serialized_start=1116
+  _globals['_CREATETENANTREQUEST']._serialized_end=1244
+  _globals['_CREATETENANTRESPONSE']._serialized_start=1246
+  _globals['_CREATETENANTRESPONSE']._serialized_end=1314
+  _globals['_KEY']._serialized_start=1317
+  _globals['_KEY']._serialized_end=1616
+  _globals['_CREATEKEYREQUEST']._serialized_start=1619
+  _globals['_CREATEKEYREQUEST']._serialized_end=1847
+  _globals['_CREATEKEYRESPONSE']._serialized_start=1849
+  _globals['_CREATEKEYRESPONSE']._serialized_end=1925
+  _globals['_LISTKEYSREQUEST']._serialized_start=1928
+  _globals['_LISTKEYSREQUEST']._serialized_end=2068
+  _globals['_LISTKEYSRESPONSE']._serialized_start=2070
+  _globals['_LISTKEYSRESPONSE']._serialized_end=2155
+  _globals['_REVOKEKEYREQUEST']._serialized_start=2157
+  _globals['_REVOKEKEYREQUEST']._serialized_end=2253
+  _globals['_REVOKEKEYRESPONSE']._serialized_start=2255
+  _globals['_REVOKEKEYRESPONSE']._serialized_end=2315
+  _globals['_ROTATEKEYREQUEST']._serialized_start=2318
+  _globals['_ROTATEKEYREQUEST']._serialized_end=2506
+  _globals['_ROTATEKEYRESPONSE']._serialized_start=2508
+  _globals['_ROTATEKEYRESPONSE']._serialized_end=2629
+  _globals['_BOOTSTRAPREQUEST']._serialized_start=2631
+  _globals['_BOOTSTRAPREQUEST']._serialized_end=2671
+  _globals['_BOOTSTRAPRESPONSE']._serialized_start=2673
+  _globals['_BOOTSTRAPRESPONSE']._serialized_end=2711
+  _globals['_IDENTITYSERVICE']._serialized_start=2714
+  _globals['_IDENTITYSERVICE']._serialized_end=3691
 # @@protoc_insertion_point(module_scope)

@@ -5,10 +5,12 @@ Tenants, principals and API keys."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from herma.api.ledger.v1 import ledger_pb2 as _ledger_pb2
+from herma.api.principal.v1 import principal_pb2 as _principal_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -56,9 +58,7 @@ class AuthenticateResponse(_message.Message):
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """`agent` (sessions and turns), `keys` (manage own keys), `profiles` (change profiles), `operator`
-        (make tenants).
-        """
+        """What the key may now: its own scopes, as far as the roles of its principal and of its maker have them."""
 
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp: ...
@@ -79,6 +79,214 @@ class AuthenticateResponse(_message.Message):
 Global___AuthenticateResponse: _TypeAlias = AuthenticateResponse  # noqa: Y015
 
 @_typing.final
+class EnterRequest(_message.Message):
+    """See Enter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    ISSUER_ID_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    issuer_id: _builtins.str
+    subject: _builtins.str
+    """The claim `sub`."""
+    name: _builtins.str
+    """For people: the claim `name`, `preferred_username` or `email`. Never an identity."""
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Values of the issuer's role claim."""
+
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        issuer_id: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        name: _builtins.str = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "issuer_id", b"issuer_id", "name", b"name", "subject", b"subject", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnterRequest: _TypeAlias = EnterRequest  # noqa: Y015
+
+@_typing.final
+class EnterResponse(_message.Message):
+    """See Enter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def caller(self) -> _ledger_pb2.Caller: ...
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        caller: _ledger_pb2.Caller | None = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "scopes", b"scopes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnterResponse: _TypeAlias = EnterResponse  # noqa: Y015
+
+@_typing.final
+class WhoAmIRequest(_message.Message):
+    """See WhoAmI."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    """The key that the caller presented; empty for a token."""
+    @_builtins.property
+    def caller(self) -> _ledger_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _ledger_pb2.Caller | None = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WhoAmIRequest: _TypeAlias = WhoAmIRequest  # noqa: Y015
+
+@_typing.final
+class WhoAmIResponse(_message.Message):
+    """See WhoAmI."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tenant(self) -> Global___Tenant: ...
+    @_builtins.property
+    def principal(self) -> _principal_pb2.Principal: ...
+    @_builtins.property
+    def key(self) -> Global___Key:
+        """Unset for a token."""
+
+    def __init__(
+        self,
+        *,
+        tenant: Global___Tenant | None = ...,
+        principal: _principal_pb2.Principal | None = ...,
+        key: Global___Key | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "principal", b"principal", "tenant", b"tenant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "principal", b"principal", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WhoAmIResponse: _TypeAlias = WhoAmIResponse  # noqa: Y015
+
+@_typing.final
+class Tenant(_message.Message):
+    """An organisation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    name: _builtins.str
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "id", b"id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tenant: _TypeAlias = Tenant  # noqa: Y015
+
+@_typing.final
+class ListTenantsRequest(_message.Message):
+    """See ListTenants."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    caller_key_id: _builtins.str
+    """The key that the caller presented: it holds `platform`."""
+    page_size: _builtins.int
+    """1 to 200; 0 for 50."""
+    page_token: _builtins.str
+    @_builtins.property
+    def caller(self) -> _ledger_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _ledger_pb2.Caller | None = ...,
+        caller_key_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTenantsRequest: _TypeAlias = ListTenantsRequest  # noqa: Y015
+
+@_typing.final
+class ListTenantsResponse(_message.Message):
+    """See ListTenants."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    @_builtins.property
+    def tenants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tenant]: ...
+    def __init__(
+        self,
+        *,
+        tenants: _abc.Iterable[Global___Tenant] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "tenants", b"tenants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTenantsResponse: _TypeAlias = ListTenantsResponse  # noqa: Y015
+
+@_typing.final
 class CreateTenantRequest(_message.Message):
     """See CreateTenant."""
 
@@ -87,8 +295,11 @@ class CreateTenantRequest(_message.Message):
     CALLER_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     idempotency_key: _builtins.str
+    caller_key_id: _builtins.str
+    """The key that the caller presented: it holds `platform`."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     def __init__(
@@ -97,10 +308,11 @@ class CreateTenantRequest(_message.Message):
         caller: _ledger_pb2.Caller | None = ...,
         name: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        caller_key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "idempotency_key", b"idempotency_key", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "idempotency_key", b"idempotency_key", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -147,10 +359,16 @@ class Key(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_ID_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     prefix: _builtins.str
     """The part that may be shown."""
+    principal_id: _builtins.str
+    created_by: _builtins.str
+    """Whose role bounds the key, besides its principal's."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -159,6 +377,10 @@ class Key(_message.Message):
     def expires_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def revoked_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp:
+        """To the minute; unset when it never was used."""
+
     def __init__(
         self,
         *,
@@ -169,10 +391,13 @@ class Key(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
+        principal_id: _builtins.str = ...,
+        created_by: _builtins.str = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "revoked_at", b"revoked_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "name", b"name", "prefix", b"prefix", "revoked_at", b"revoked_at", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "expires_at", b"expires_at", "id", b"id", "last_used_at", b"last_used_at", "name", b"name", "prefix", b"prefix", "principal_id", b"principal_id", "revoked_at", b"revoked_at", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,16 +415,22 @@ class CreateKeyRequest(_message.Message):
     SCOPES_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_ID_FIELD_NUMBER: _builtins.int
+    MANAGES_FIELD_NUMBER: _builtins.int
     caller_key_id: _builtins.str
-    """The key that the caller presented: bounds the new key's scopes."""
+    """The key that the caller presented: bounds the new key's scopes. Empty for a token."""
     name: _builtins.str
     idempotency_key: _builtins.str
     """A repeat cannot show the secret again, so it is refused with ALREADY_EXISTS."""
+    principal_id: _builtins.str
+    """For whom; empty for the caller."""
+    manages: _builtins.bool
+    """The caller's credentials hold `principals`: other principals' keys may be meant."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Empty for the caller's, without `operator`."""
+        """Empty for the caller's, without `platform`."""
 
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp: ...
@@ -212,10 +443,12 @@ class CreateKeyRequest(_message.Message):
         scopes: _abc.Iterable[_builtins.str] | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         idempotency_key: _builtins.str = ...,
+        principal_id: _builtins.str = ...,
+        manages: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "expires_at", b"expires_at", "idempotency_key", b"idempotency_key", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "expires_at", b"expires_at", "idempotency_key", b"idempotency_key", "manages", b"manages", "name", b"name", "principal_id", b"principal_id", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -253,16 +486,31 @@ class ListKeysRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLER_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MANAGES_FIELD_NUMBER: _builtins.int
+    principal_id: _builtins.str
+    """Whose; empty for the caller's."""
+    page_size: _builtins.int
+    """1 to 200; 0 for 50."""
+    page_token: _builtins.str
+    manages: _builtins.bool
+    """The caller's credentials hold `principals`: other principals' keys may be meant."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     def __init__(
         self,
         *,
         caller: _ledger_pb2.Caller | None = ...,
+        principal_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        manages: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "manages", b"manages", "page_size", b"page_size", "page_token", b"page_token", "principal_id", b"principal_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -275,16 +523,19 @@ class ListKeysResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEYS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Key]: ...
     def __init__(
         self,
         *,
         keys: _abc.Iterable[Global___Key] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -298,7 +549,10 @@ class RevokeKeyRequest(_message.Message):
 
     CALLER_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
+    MANAGES_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
+    manages: _builtins.bool
+    """The caller's credentials hold `principals`: other principals' keys may be meant."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     def __init__(
@@ -306,10 +560,11 @@ class RevokeKeyRequest(_message.Message):
         *,
         caller: _ledger_pb2.Caller | None = ...,
         key_id: _builtins.str = ...,
+        manages: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "key_id", b"key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "key_id", b"key_id", "manages", b"manages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -336,6 +591,79 @@ class RevokeKeyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeKeyResponse: _TypeAlias = RevokeKeyResponse  # noqa: Y015
+
+@_typing.final
+class RotateKeyRequest(_message.Message):
+    """See RotateKey."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    MANAGES_FIELD_NUMBER: _builtins.int
+    caller_key_id: _builtins.str
+    """The key that the caller presented, as in CreateKey."""
+    key_id: _builtins.str
+    idempotency_key: _builtins.str
+    manages: _builtins.bool
+    """The caller's credentials hold `principals`: other principals' keys may be meant."""
+    @_builtins.property
+    def caller(self) -> _ledger_pb2.Caller: ...
+    @_builtins.property
+    def overlap(self) -> _duration_pb2.Duration:
+        """How long the old key goes on working, 0 to 30 days."""
+
+    def __init__(
+        self,
+        *,
+        caller: _ledger_pb2.Caller | None = ...,
+        caller_key_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        overlap: _duration_pb2.Duration | None = ...,
+        idempotency_key: _builtins.str = ...,
+        manages: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "overlap", b"overlap"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "idempotency_key", b"idempotency_key", "key_id", b"key_id", "manages", b"manages", "overlap", b"overlap"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateKeyRequest: _TypeAlias = RotateKeyRequest  # noqa: Y015
+
+@_typing.final
+class RotateKeyResponse(_message.Message):
+    """See RotateKey."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    ROTATED_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    @_builtins.property
+    def rotated(self) -> Global___Key:
+        """The old key."""
+
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+        secret: _builtins.str = ...,
+        rotated: Global___Key | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "rotated", b"rotated"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "rotated", b"rotated", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateKeyResponse: _TypeAlias = RotateKeyResponse  # noqa: Y015
 
 @_typing.final
 class BootstrapRequest(_message.Message):

@@ -40,10 +40,25 @@ class IdentityServiceStub:
                 request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.AuthenticateRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.AuthenticateResponse.FromString,
                 _registered_method=True)
+        self.Enter = channel.unary_unary(
+                '/herma.api.identity.v1.IdentityService/Enter',
+                request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.EnterRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.EnterResponse.FromString,
+                _registered_method=True)
+        self.WhoAmI = channel.unary_unary(
+                '/herma.api.identity.v1.IdentityService/WhoAmI',
+                request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.WhoAmIRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.WhoAmIResponse.FromString,
+                _registered_method=True)
         self.CreateTenant = channel.unary_unary(
                 '/herma.api.identity.v1.IdentityService/CreateTenant',
                 request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.CreateTenantRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.CreateTenantResponse.FromString,
+                _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/herma.api.identity.v1.IdentityService/ListTenants',
+                request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.ListTenantsResponse.FromString,
                 _registered_method=True)
         self.CreateKey = channel.unary_unary(
                 '/herma.api.identity.v1.IdentityService/CreateKey',
@@ -59,6 +74,11 @@ class IdentityServiceStub:
                 '/herma.api.identity.v1.IdentityService/RevokeKey',
                 request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RevokeKeyRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RevokeKeyResponse.FromString,
+                _registered_method=True)
+        self.RotateKey = channel.unary_unary(
+                '/herma.api.identity.v1.IdentityService/RotateKey',
+                request_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RotateKeyRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RotateKeyResponse.FromString,
                 _registered_method=True)
         self.Bootstrap = channel.unary_unary(
                 '/herma.api.identity.v1.IdentityService/Bootstrap',
@@ -79,6 +99,21 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Enter(self, request, context):
+        """Turns the claims of a token, which the entrance has verified against the issuer, into a caller;
+        makes the principal at its first entry. UNAUTHENTICATED when the issuer is gone or gives it no role.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WhoAmI(self, request, context):
+        """Says who the caller is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTenant(self, request, context):
         """Makes a tenant with its owner, its `default` profile and the owner's first key. Needs the
         operator. ALREADY_EXISTS for a taken name.
@@ -87,15 +122,23 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTenants(self, request, context):
+        """Lists all tenants by name. Needs the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateKey(self, request, context):
-        """Makes a key for the calling principal, never with more than the caller's scopes.
+        """Makes a key for the calling principal or, by an owner or admin, for another one: never with more
+        than the caller's scopes, nor than the role of whom it acts for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListKeys(self, request, context):
-        """Lists the caller's keys without their secrets.
+        """Lists the caller's keys, or by an owner or admin another principal's, without their secrets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -103,6 +146,13 @@ class IdentityServiceServicer:
 
     def RevokeKey(self, request, context):
         """Revokes a key at once. Harmless when repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RotateKey(self, request, context):
+        """Makes a key with the same name, scopes and expiry, and lets the old one work a while longer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,10 +173,25 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.AuthenticateRequest.FromString,
                     response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.AuthenticateResponse.SerializeToString,
             ),
+            'Enter': grpc.unary_unary_rpc_method_handler(
+                    servicer.Enter,
+                    request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.EnterRequest.FromString,
+                    response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.EnterResponse.SerializeToString,
+            ),
+            'WhoAmI': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhoAmI,
+                    request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.WhoAmIRequest.FromString,
+                    response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.WhoAmIResponse.SerializeToString,
+            ),
             'CreateTenant': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTenant,
                     request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.CreateTenantRequest.FromString,
                     response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.CreateTenantResponse.SerializeToString,
+            ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.ListTenantsRequest.FromString,
+                    response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.ListTenantsResponse.SerializeToString,
             ),
             'CreateKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateKey,
@@ -142,6 +207,11 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.RevokeKey,
                     request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RevokeKeyRequest.FromString,
                     response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RevokeKeyResponse.SerializeToString,
+            ),
+            'RotateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateKey,
+                    request_deserializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RotateKeyRequest.FromString,
+                    response_serializer=herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RotateKeyResponse.SerializeToString,
             ),
             'Bootstrap': grpc.unary_unary_rpc_method_handler(
                     servicer.Bootstrap,
@@ -188,6 +258,60 @@ class IdentityService:
             _registered_method=True)
 
     @staticmethod
+    def Enter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.identity.v1.IdentityService/Enter',
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.EnterRequest.SerializeToString,
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.EnterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WhoAmI(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.identity.v1.IdentityService/WhoAmI',
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.WhoAmIRequest.SerializeToString,
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.WhoAmIResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreateTenant(request,
             target,
             options=(),
@@ -204,6 +328,33 @@ class IdentityService:
             '/herma.api.identity.v1.IdentityService/CreateTenant',
             herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.CreateTenantRequest.SerializeToString,
             herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.CreateTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.identity.v1.IdentityService/ListTenants',
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.ListTenantsRequest.SerializeToString,
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.ListTenantsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -285,6 +436,33 @@ class IdentityService:
             '/herma.api.identity.v1.IdentityService/RevokeKey',
             herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RevokeKeyRequest.SerializeToString,
             herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RevokeKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.identity.v1.IdentityService/RotateKey',
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RotateKeyRequest.SerializeToString,
+            herma_dot_api_dot_identity_dot_v1_dot_identity__pb2.RotateKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,16 +37,28 @@ class IdentityServiceStub:
     """Turns a presented API key into a caller. UNAUTHENTICATED for any key that does not work, without
     telling why.
     """
+    Enter: _grpc.UnaryUnaryMultiCallable[_identity_pb2.EnterRequest, _identity_pb2.EnterResponse]
+    """Turns the claims of a token, which the entrance has verified against the issuer, into a caller;
+    makes the principal at its first entry. UNAUTHENTICATED when the issuer is gone or gives it no role.
+    """
+    WhoAmI: _grpc.UnaryUnaryMultiCallable[_identity_pb2.WhoAmIRequest, _identity_pb2.WhoAmIResponse]
+    """Says who the caller is."""
     CreateTenant: _grpc.UnaryUnaryMultiCallable[_identity_pb2.CreateTenantRequest, _identity_pb2.CreateTenantResponse]
     """Makes a tenant with its owner, its `default` profile and the owner's first key. Needs the
     operator. ALREADY_EXISTS for a taken name.
     """
+    ListTenants: _grpc.UnaryUnaryMultiCallable[_identity_pb2.ListTenantsRequest, _identity_pb2.ListTenantsResponse]
+    """Lists all tenants by name. Needs the operator."""
     CreateKey: _grpc.UnaryUnaryMultiCallable[_identity_pb2.CreateKeyRequest, _identity_pb2.CreateKeyResponse]
-    """Makes a key for the calling principal, never with more than the caller's scopes."""
+    """Makes a key for the calling principal or, by an owner or admin, for another one: never with more
+    than the caller's scopes, nor than the role of whom it acts for.
+    """
     ListKeys: _grpc.UnaryUnaryMultiCallable[_identity_pb2.ListKeysRequest, _identity_pb2.ListKeysResponse]
-    """Lists the caller's keys without their secrets."""
+    """Lists the caller's keys, or by an owner or admin another principal's, without their secrets."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_identity_pb2.RevokeKeyRequest, _identity_pb2.RevokeKeyResponse]
     """Revokes a key at once. Harmless when repeated."""
+    RotateKey: _grpc.UnaryUnaryMultiCallable[_identity_pb2.RotateKeyRequest, _identity_pb2.RotateKeyResponse]
+    """Makes a key with the same name, scopes and expiry, and lets the old one work a while longer."""
     Bootstrap: _grpc.UnaryUnaryMultiCallable[_identity_pb2.BootstrapRequest, _identity_pb2.BootstrapResponse]
     """Makes sure that the operator's key and the tenant `default` exist; for the installer."""
 
@@ -59,16 +71,28 @@ class IdentityServiceAsyncStub(IdentityServiceStub):
     """Turns a presented API key into a caller. UNAUTHENTICATED for any key that does not work, without
     telling why.
     """
+    Enter: _aio.UnaryUnaryMultiCallable[_identity_pb2.EnterRequest, _identity_pb2.EnterResponse]  # type: ignore[assignment]
+    """Turns the claims of a token, which the entrance has verified against the issuer, into a caller;
+    makes the principal at its first entry. UNAUTHENTICATED when the issuer is gone or gives it no role.
+    """
+    WhoAmI: _aio.UnaryUnaryMultiCallable[_identity_pb2.WhoAmIRequest, _identity_pb2.WhoAmIResponse]  # type: ignore[assignment]
+    """Says who the caller is."""
     CreateTenant: _aio.UnaryUnaryMultiCallable[_identity_pb2.CreateTenantRequest, _identity_pb2.CreateTenantResponse]  # type: ignore[assignment]
     """Makes a tenant with its owner, its `default` profile and the owner's first key. Needs the
     operator. ALREADY_EXISTS for a taken name.
     """
+    ListTenants: _aio.UnaryUnaryMultiCallable[_identity_pb2.ListTenantsRequest, _identity_pb2.ListTenantsResponse]  # type: ignore[assignment]
+    """Lists all tenants by name. Needs the operator."""
     CreateKey: _aio.UnaryUnaryMultiCallable[_identity_pb2.CreateKeyRequest, _identity_pb2.CreateKeyResponse]  # type: ignore[assignment]
-    """Makes a key for the calling principal, never with more than the caller's scopes."""
+    """Makes a key for the calling principal or, by an owner or admin, for another one: never with more
+    than the caller's scopes, nor than the role of whom it acts for.
+    """
     ListKeys: _aio.UnaryUnaryMultiCallable[_identity_pb2.ListKeysRequest, _identity_pb2.ListKeysResponse]  # type: ignore[assignment]
-    """Lists the caller's keys without their secrets."""
+    """Lists the caller's keys, or by an owner or admin another principal's, without their secrets."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_identity_pb2.RevokeKeyRequest, _identity_pb2.RevokeKeyResponse]  # type: ignore[assignment]
     """Revokes a key at once. Harmless when repeated."""
+    RotateKey: _aio.UnaryUnaryMultiCallable[_identity_pb2.RotateKeyRequest, _identity_pb2.RotateKeyResponse]  # type: ignore[assignment]
+    """Makes a key with the same name, scopes and expiry, and lets the old one work a while longer."""
     Bootstrap: _aio.UnaryUnaryMultiCallable[_identity_pb2.BootstrapRequest, _identity_pb2.BootstrapResponse]  # type: ignore[assignment]
     """Makes sure that the operator's key and the tenant `default` exist; for the installer."""
 
@@ -86,6 +110,24 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def Enter(
+        self,
+        request: _identity_pb2.EnterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_pb2.EnterResponse, _abc.Awaitable[_identity_pb2.EnterResponse]]:
+        """Turns the claims of a token, which the entrance has verified against the issuer, into a caller;
+        makes the principal at its first entry. UNAUTHENTICATED when the issuer is gone or gives it no role.
+        """
+
+    @_abc_1.abstractmethod
+    def WhoAmI(
+        self,
+        request: _identity_pb2.WhoAmIRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_pb2.WhoAmIResponse, _abc.Awaitable[_identity_pb2.WhoAmIResponse]]:
+        """Says who the caller is."""
+
+    @_abc_1.abstractmethod
     def CreateTenant(
         self,
         request: _identity_pb2.CreateTenantRequest,
@@ -96,12 +138,22 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def ListTenants(
+        self,
+        request: _identity_pb2.ListTenantsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_pb2.ListTenantsResponse, _abc.Awaitable[_identity_pb2.ListTenantsResponse]]:
+        """Lists all tenants by name. Needs the operator."""
+
+    @_abc_1.abstractmethod
     def CreateKey(
         self,
         request: _identity_pb2.CreateKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_identity_pb2.CreateKeyResponse, _abc.Awaitable[_identity_pb2.CreateKeyResponse]]:
-        """Makes a key for the calling principal, never with more than the caller's scopes."""
+        """Makes a key for the calling principal or, by an owner or admin, for another one: never with more
+        than the caller's scopes, nor than the role of whom it acts for.
+        """
 
     @_abc_1.abstractmethod
     def ListKeys(
@@ -109,7 +161,7 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_pb2.ListKeysRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_identity_pb2.ListKeysResponse, _abc.Awaitable[_identity_pb2.ListKeysResponse]]:
-        """Lists the caller's keys without their secrets."""
+        """Lists the caller's keys, or by an owner or admin another principal's, without their secrets."""
 
     @_abc_1.abstractmethod
     def RevokeKey(
@@ -118,6 +170,14 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_identity_pb2.RevokeKeyResponse, _abc.Awaitable[_identity_pb2.RevokeKeyResponse]]:
         """Revokes a key at once. Harmless when repeated."""
+
+    @_abc_1.abstractmethod
+    def RotateKey(
+        self,
+        request: _identity_pb2.RotateKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_identity_pb2.RotateKeyResponse, _abc.Awaitable[_identity_pb2.RotateKeyResponse]]:
+        """Makes a key with the same name, scopes and expiry, and lets the old one work a while longer."""
 
     @_abc_1.abstractmethod
     def Bootstrap(

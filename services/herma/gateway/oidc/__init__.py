@@ -1,0 +1,1 @@
+"""Bearer tokens of OpenID Connect issuers."""
