@@ -35,7 +35,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         who = await self._keys.authenticate(request.key)
         return identity_pb2.AuthenticateResponse(
             caller=identity_wire.caller_message(who.caller),
-            key_id=str(who.key_id),
             scopes=who.scopes,
             expires_at=timestamp(who.expires_at),
         )
@@ -53,9 +52,7 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     async def WhoAmI(  # noqa: N802
         self, request: identity_pb2.WhoAmIRequest, context: Any
     ) -> identity_pb2.WhoAmIResponse:
-        found = await self._callers.who_am_i(
-            caller_of(request.caller), optional_id(request.key_id, "key_id")
-        )
+        found = await self._callers.who_am_i(caller_of(request.caller))
         return identity_pb2.WhoAmIResponse(
             tenant=identity_wire.tenant_message(found.tenant),
             principal=identity_wire.principal_message(found.principal),
@@ -69,7 +66,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         admission.check_idempotency_key(request.idempotency_key)
         tenant_id, key = await self._tenants.create(
             caller_of(request.caller),
-            parse_id(request.caller_key_id, "caller_key_id"),
             request.name,
             request.idempotency_key,
         )
@@ -83,7 +79,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         admission.check_line(after, "page_token", admission.MAX_KEY)
         found = await self._tenants.list(
             caller_of(request.caller),
-            parse_id(request.caller_key_id, "caller_key_id"),
             after,
             size + 1,
         )
@@ -101,7 +96,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         expires = request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None
         key, secret = await self._keys.create(
             caller_of(request.caller),
-            optional_id(request.caller_key_id, "caller_key_id"),
             request.name,
             list(request.scopes),
             expires,
@@ -145,7 +139,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
             raise InvalidArgument("no such overlap", fields={"overlap": "0 to 30 days"})
         made, secret, rotated = await self._keys.rotate(
             caller_of(request.caller),
-            optional_id(request.caller_key_id, "caller_key_id"),
             parse_id(request.key_id, "key_id"),
             overlap,
             request.idempotency_key,

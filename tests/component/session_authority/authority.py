@@ -56,7 +56,12 @@ class Owner:
 
     caller: Caller
     key: str
-    key_id: UUID
+
+    @property
+    def key_id(self) -> UUID:
+        """Of the first key."""
+        assert self.caller.key_id is not None
+        return self.caller.key_id
 
 
 class Authority:
@@ -86,26 +91,24 @@ class Authority:
     async def owner(self, name: str = "acme") -> Owner:
         """A new tenant's owner."""
         operator = await self.operator()
-        _, key = await self.tenants.create(operator.caller, operator.key_id, name, "")
+        _, key = await self.tenants.create(operator.caller, name, "")
         who = await self.keys.authenticate(key)
-        return Owner(who.caller, key, who.key_id)
+        return Owner(who.caller, key)
 
     async def operator(self) -> Owner:
         """The installation's operator."""
         await self.tenants.bootstrap(self._operator_key)
         who = await self.keys.authenticate(self._operator_key)
-        return Owner(who.caller, self._operator_key, who.key_id)
+        return Owner(who.caller, self._operator_key)
 
     async def colleague(
         self, owner: Owner, role: Role = Role.MEMBER, subject: str = "colleague"
     ) -> Owner:
         """Another principal of the owner's tenant, with a key of its own."""
         made = await self.principals.create_service(owner.caller, subject, "", role)
-        _, key = await self.keys.create(
-            owner.caller, owner.key_id, "", [], None, principal_id=made.id, manages=True
-        )
+        _, key = await self.keys.create(owner.caller, "", [], None, principal_id=made.id, manages=True)
         who = await self.keys.authenticate(key)
-        return Owner(who.caller, key, who.key_id)
+        return Owner(who.caller, key)
 
     async def session(self, name: str = "acme") -> tuple[Caller, UUID]:
         """A session of a new tenant."""

@@ -44,7 +44,7 @@ async def test_what_is_anothers_is_not_found(authority: Authority) -> None:
             follow(stranger, None),
             follow(stranger, turn_id),
             authority.keys.revoke(stranger, key_id),
-            authority.keys.create(stranger, key_id, "stolen", [], None),
+            authority.keys.create(replace(stranger, key_id=key_id), "stolen", [], None),
         ]
         for attempt in attempts:
             with pytest.raises(NotFound):

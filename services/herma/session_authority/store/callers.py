@@ -77,7 +77,7 @@ class CallerStore:
                 known = await update_user(connection, tenant_id, known, claims.name, role)
         return Caller(tenant_id, known.id), tuple(sorted(SCOPES_OF[known.role]))
 
-    async def who_am_i(self, caller: Caller, key_id: UUID | None) -> Self:
+    async def who_am_i(self, caller: Caller) -> Self:
         """The caller itself.
 
         Raises:
@@ -87,8 +87,8 @@ class CallerStore:
             principal = await read_principal(connection, caller.tenant_id, caller.principal_id)
             tenant = await read_tenant(connection, caller.tenant_id)
             key = None
-            if key_id is not None:
-                key = await read_key(connection, caller.tenant_id, key_id)
+            if caller.key_id is not None:
+                key = await read_key(connection, caller.tenant_id, caller.key_id)
                 if key.principal_id != caller.principal_id:
                     raise NotFound("no such key", reason="KEY_NOT_FOUND")
         return Self(tenant, principal, key)

@@ -47,7 +47,6 @@ class Authenticated:
     """Who presented a key, and what it may."""
 
     caller: Caller
-    key_id: UUID
     scopes: Sequence[str]
     expires_at: datetime | None
 
@@ -95,8 +94,7 @@ class KeyStore:
                     key_id,
                 )
         return Authenticated(
-            Caller(tenant_id, row["principal_id"]),
-            key_id,
+            Caller(tenant_id, row["principal_id"], key_id),
             effective_scopes(row["scopes"], Role(row["role"]), Role(row["maker_role"])),
             row["expires_at"],
         )
@@ -104,7 +102,6 @@ class KeyStore:
     async def create(
         self,
         caller: Caller,
-        caller_key_id: UUID | None,
         name: str,
         scopes: Sequence[str],
         expires_at: datetime | None,
@@ -115,7 +112,6 @@ class KeyStore:
         """Makes a key; its text is answered only here.
 
         Args:
-            caller_key_id: The key that the caller presented; None for a token.
             scopes: Empty for all that the caller holds and the principal's role has.
             principal_id: For whom; None for the caller.
             manages: The caller's credentials are good for managing other principals.
@@ -129,7 +125,7 @@ class KeyStore:
         key = mint_key()
         tenant = caller.tenant_id
         async with self._database.transaction(tenant) as connection:
-            maker = await _maker(connection, caller, caller_key_id)
+            maker = await _maker(connection, caller)
             target = await _managed(connection, caller, maker.role, principal_id, manages)
             granted = granted_scopes(scopes, maker.scopes, target.role)
             expires_at = _earlier(expires_at, maker.expires_at)
@@ -148,7 +144,6 @@ class KeyStore:
     async def rotate(
         self,
         caller: Caller,
-        caller_key_id: UUID | None,
         key_id: UUID,
         overlap: timedelta,
         idempotency_key: str = "",
@@ -167,7 +162,7 @@ class KeyStore:
         key = mint_key()
         tenant = caller.tenant_id
         async with self._database.transaction(tenant) as connection:
-            maker = await _maker(connection, caller, caller_key_id)
+            maker = await _maker(connection, caller)
             old = await read_key(connection, tenant, key_id)
             target = await _managed(connection, caller, maker.role, old.principal_id, manages)
             granted = granted_scopes(old.scopes, maker.scopes, target.role)
@@ -243,11 +238,11 @@ class KeyStore:
         return ApiKey(**row)
 
 
-async def _maker(connection: Connection, caller: Caller, key_id: UUID | None) -> _Maker:
+async def _maker(connection: Connection, caller: Caller) -> _Maker:
     role = await acting_role(connection, caller)
-    if key_id is None:
+    if caller.key_id is None:
         return _Maker(role, tuple(sorted(SCOPES_OF[role])), None)
-    row: Any = await connection.fetchrow(_PRESENTED, caller.tenant_id, key_id)
+    row: Any = await connection.fetchrow(_PRESENTED, caller.tenant_id, caller.key_id)
     if row is None or row["principal_id"] != caller.principal_id:
         raise NotFound("no such key", reason="KEY_NOT_FOUND")
     return _Maker(role, effective_scopes(row["scopes"], role, Role(row["maker_role"])), row["expires_at"])

@@ -39,9 +39,7 @@ class TenantStore:
         self._database = database
         self._new_id = new_id
 
-    async def create(
-        self, caller: Caller, caller_key_id: UUID, name: str, idempotency_key: str
-    ) -> tuple[UUID, str]:
+    async def create(self, caller: Caller, name: str, idempotency_key: str) -> tuple[UUID, str]:
         """Makes a tenant with its owner, its profile `default`, and the owner's key.
 
         A repeat under the same idempotency key cannot show the key again, so it is refused like any
@@ -53,7 +51,7 @@ class TenantStore:
         """
         key = mint_key()
         async with self._database.transaction(caller.tenant_id) as connection:
-            await _need_platform(connection, caller, caller_key_id)
+            await _need_platform(connection, caller)
             await take_once(connection, caller, "CreateTenant", idempotency_key, name)
             tenant_id = await self._insert(connection, name)
             owner = await take_principal(connection, tenant_id, self._new_id(), "owner", Role.OWNER)
@@ -62,14 +60,14 @@ class TenantStore:
             )
         return tenant_id, key
 
-    async def list(self, caller: Caller, caller_key_id: UUID, after: str, limit: int) -> Sequence[Tenant]:
+    async def list(self, caller: Caller, after: str, limit: int) -> Sequence[Tenant]:
         """Tenants whose names sort behind `after`, by name.
 
         Raises:
             PermissionDenied: when the caller's key is not the operator's.
         """
         async with self._database.transaction(caller.tenant_id) as connection:
-            await _need_platform(connection, caller, caller_key_id)
+            await _need_platform(connection, caller)
             ids = await connection.fetch(
                 "SELECT tenant_id FROM authority.tenants_after($1, $2)", after, limit
             )
@@ -145,7 +143,7 @@ async def read_tenant(connection: Connection, tenant_id: UUID) -> Tenant:
     return Tenant(**row)
 
 
-async def _need_platform(connection: Connection, caller: Caller, key_id: UUID) -> None:
+async def _need_platform(connection: Connection, caller: Caller) -> None:
     held = await connection.fetchval(
         """
         SELECT EXISTS (
@@ -157,7 +155,7 @@ async def _need_platform(connection: Connection, caller: Caller, key_id: UUID) -
         """,
         caller.tenant_id,
         caller.principal_id,
-        key_id,
+        caller.key_id,
         PLATFORM,
     )
     if not held:
