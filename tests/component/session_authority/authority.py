@@ -31,6 +31,7 @@ from herma.session_authority.domain.operations import (
     Step,
 )
 from herma.session_authority.domain.rights import Role
+from herma.session_authority.store.audit import AuditLog
 from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
@@ -69,7 +70,9 @@ class Authority:
 
     def __init__(self, admin: asyncpg.Connection[asyncpg.Record], service_url: str) -> None:
         self.admin = admin
+        self.service_url = service_url
         self.database = Database(service_url, size=24)
+        self.audit = AuditLog(self.database)
         self.new_id = UuidV7Factory()
         self._operator_key = mint_key()
         self.belfry = Belfry(self.database, str(self.new_id()))

@@ -98,8 +98,8 @@ async def test_a_transaction_sees_and_writes_its_own_tenant_only(authority: Auth
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with authority.database.transaction(tenant) as connection:
             await connection.execute(
-                "INSERT INTO authority.principals (tenant_id, id, issuer, subject)"
-                " VALUES ($1, gen_random_uuid(), 'herma', 'intruder')",
+                "INSERT INTO authority.principals (tenant_id, id, issuer, subject, role)"
+                " VALUES ($1, gen_random_uuid(), 'herma', 'intruder', 'owner')",
                 caller.tenant_id,
             )
 

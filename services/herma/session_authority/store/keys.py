@@ -13,6 +13,7 @@ from uuid import UUID
 
 from herma.common.errors import NotFound, Unauthenticated
 from herma.common.postgres import Connection, Database, see_tenant
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.keys import ApiKey, key_hash, key_prefix, mint_key
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.principal import Principal
@@ -23,6 +24,7 @@ from herma.session_authority.domain.rights import (
     effective_scopes,
     granted_scopes,
 )
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.idempotency import take_once
 from herma.session_authority.store.principals import acting_role, read_principal
 
@@ -139,6 +141,7 @@ class KeyStore:
             made = await insert_key(
                 connection, caller, self._new_id(), target.id, key, name, granted, expires_at
             )
+            await record(connection, caller, Action.KEY_CREATED, made.id, of=target.id, scopes=granted)
         return made, key
 
     async def rotate(
@@ -183,6 +186,14 @@ class KeyStore:
             made = await insert_key(
                 connection, caller, self._new_id(), target.id, key, old.name, granted, expires_at
             )
+            await record(
+                connection,
+                caller,
+                Action.KEY_ROTATED,
+                key_id,
+                to=made.id,
+                overlap_seconds=int(overlap.total_seconds()),
+            )
         return made, key, ApiKey(**row)
 
     async def list(
@@ -226,6 +237,8 @@ class KeyStore:
             role = await acting_role(connection, caller)
             key = await read_key(connection, tenant, key_id)
             await _managed(connection, caller, role, key.principal_id, manages)
+            if key.revoked_at is not None:
+                return key
             row = await connection.fetchrow(
                 f"""
                 UPDATE authority.api_keys SET revoked_at = coalesce(revoked_at, now())
@@ -234,6 +247,7 @@ class KeyStore:
                 tenant,
                 key_id,
             )
+            await record(connection, caller, Action.KEY_REVOKED, key_id, of=key.principal_id)
         assert row is not None
         return ApiKey(**row)
 
