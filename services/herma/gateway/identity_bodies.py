@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from herma.api.identity.v1 import identity_pb2
 from herma.api.issuer.v1 import issuer_pb2
@@ -172,6 +172,19 @@ class GrantPage(BaseModel):
 
 class NewIssuer(Request):
     """Accepts an OpenID Connect issuer's tokens."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "issuer": "https://login.example.com",
+                    "audience": "herma",
+                    "role_claim": "groups",
+                    "roles": {"platform-team": "admin"},
+                }
+            ]
+        }
+    )
 
     issuer: Text = Field(max_length=500, description="As in the claim `iss`.")
     audience: Text = Field(max_length=255, description="As in the claim `aud`.")

@@ -78,7 +78,12 @@ class StreamOptions(BaseModel):
 class ChatCompletionRequest(BaseModel):
     """A conversation whose last message, the user's, is to be answered."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}]
+        },
+    )
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[ChatMessage] = Field(min_length=1)
