@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
+
+from herma.common.lines import is_line
 
 
 def _refused(text: str, **context: object) -> PydanticCustomError:
@@ -72,7 +83,7 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    include_usage: bool | None = None
+    include_usage: StrictBool | None = None
 
 
 class ChatCompletionRequest(BaseModel):
@@ -87,12 +98,12 @@ class ChatCompletionRequest(BaseModel):
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[ChatMessage] = Field(min_length=1)
-    stream: bool | None = None
+    stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, max_length=150)
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
+    n: StrictInt | None = None
+    logprobs: StrictBool | None = None
+    top_logprobs: StrictInt | None = None
     tools: Any = None
     functions: Any = None
     response_format: Any = None
@@ -101,8 +112,8 @@ class ChatCompletionRequest(BaseModel):
     @field_validator("model", "user")
     @classmethod
     def _printable(cls, value: str | None) -> str | None:
-        if value is not None and not value.isprintable():
-            raise _refused("must be printable")
+        if value is not None and not is_line(value):
+            raise _refused("must be one line")
         return value
 
     @field_validator("n")
