@@ -476,7 +476,7 @@ class SubmitRequest(_message.Message):
     be empty.
     """
     memo: _builtins.str
-    """What the entrance wants to find again with the turn, at most 16 KiB: nobody else reads it."""
+    """What the entrance wants to find again with the turn, at most 64 KiB: nobody else reads it."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
