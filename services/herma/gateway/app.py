@@ -34,6 +34,7 @@ from herma.gateway.routes import (
     models,
     principals,
     profiles,
+    responses,
     sessions,
     tenants,
     turns,
@@ -84,6 +85,7 @@ def build_app(
         tenants,
         whoami,
         chat_completions,
+        responses,
         models,
         health,
     ):
