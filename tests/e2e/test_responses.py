@@ -490,12 +490,12 @@ async def test_what_is_not_yours_does_not_exist(platform: TestPlatform, client: 
     )
     colleague = json.loads(
         platform.herma(
-            "principal", "create", f"p{uuid.uuid4().hex[:8]}", "--role", "admin", "-o", "json"
+            "principal", "add", f"p{uuid.uuid4().hex[:8]}", "--role", "admin", "-o", "json"
         ).stdout
     )
     key = json.loads(
         platform.herma("key", "create", "--principal", colleague["id"], "-o", "json").stdout
-    )["key"]
+    )["secret"]
     mine = client.responses.create(model="default", input="PLAIN", metadata={"a": "b"})
     never = f"resp_{uuid.uuid4()}"
     strange = [

@@ -59,7 +59,7 @@ async def create_chat_completion(
     conversation = read_conversation(body, known_id(session, "session") if session else "")
     if conversation.session_id:
         await check_model(authority, visitor.caller, conversation.session_id, conversation.profile)
-    key = derived_key(request, idempotency_key)
+    key = derived_key(request, ENTRANCE, idempotency_key)
     admitted = await _submit(authority, visitor.caller, conversation, key)
     session_id, turn_id = admitted.session_id, admitted.turn_id
     items = items_of(request, visitor.caller, session_id, turn_id, admitted.cursor)

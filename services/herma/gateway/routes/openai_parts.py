@@ -11,7 +11,6 @@ from herma.common.errors import InvalidArgument
 from herma.gateway.answers import Items, Listener
 from herma.gateway.auth import visitor_with
 from herma.gateway.authority import Authority
-from herma.gateway.completions.conversation import ENTRANCE
 from herma.gateway.following import follow
 
 
@@ -33,13 +32,13 @@ async def check_model(
     )
 
 
-def derived_key(request: Request, idempotency_key: str) -> str:
+def derived_key(request: Request, entrance: str, idempotency_key: str) -> str:
     """The key under which the authority knows a request: other paths' keys are others.
 
     Without a key of the client's it is one of our own: the authority may be asked twice all the same.
     """
     key = idempotency_key or str(request.app.state.new_id())
-    return f"{ENTRANCE}:{hashlib.sha256(key.encode()).hexdigest()}"
+    return f"{entrance}:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def listener_of(

@@ -43,6 +43,7 @@ from herma.gateway.routes.parts import (
 
 router = APIRouter(prefix="/v1/responses", tags=["openai"], responses=OPENAI_REFUSALS)
 
+_ENTRANCE = "openai.responses"
 # How long a turn that was asked to stop may take until it is said to run still.
 _PATIENCE = 5.0
 # The authority's names for what came in a request.
@@ -82,7 +83,7 @@ async def create_response(
     asked = read_request(body, known_id(session, "session") if session else "")
     if asked.session_id:
         await _check_session(authority, visitor.caller, asked, by_header=bool(session))
-    key = derived_key(request, idempotency_key)
+    key = derived_key(request, _ENTRANCE, idempotency_key)
     admitted = await _submit(authority, visitor.caller, asked, key)
     portrait = Portrait(admitted.turn_id, admitted.session_id, asked.particulars)
     listener = _listener(request, "agent", portrait, has_key=bool(idempotency_key))
