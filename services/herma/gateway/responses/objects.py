@@ -140,7 +140,7 @@ class InputPage(BaseModel):
     has_more: bool
 
 
-class Deleted(BaseModel):
+class DeletedResponse(BaseModel):
     """It is gone."""
 
     id: str

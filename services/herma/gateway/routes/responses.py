@@ -21,7 +21,7 @@ from herma.gateway.responses.asked import Asked, read_request
 from herma.gateway.responses.bodies import ResponseRequest
 from herma.gateway.responses.identity import missing, missing_previous, turn_of
 from herma.gateway.responses.inputs import input_messages, page_of
-from herma.gateway.responses.objects import Deleted, InputPage, ResponseBody, Status
+from herma.gateway.responses.objects import DeletedResponse, InputPage, ResponseBody, Status
 from herma.gateway.responses.particulars import elsewhere, particulars_of
 from herma.gateway.responses.portrait import Portrait
 from herma.gateway.responses.telling import ResponseTelling
@@ -142,7 +142,7 @@ async def cancel_response(
 
 
 @router.delete("/{response_id}")
-async def delete_response(response_id: str, visitor: Agent, authority: TheAuthority) -> Deleted:
+async def delete_response(response_id: str, visitor: Agent, authority: TheAuthority) -> DeletedResponse:
     """Deletes a response that is alone in its session, with the session.
 
     Others are part of a conversation that goes on: delete the session over `/v1/sessions`.
@@ -157,7 +157,7 @@ async def delete_response(response_id: str, visitor: Agent, authority: TheAuthor
         raise missing() from error
     except SessionGoesOn as error:
         raise SessionGoesOn(text) from error
-    return Deleted(id=response_id)
+    return DeletedResponse(id=response_id)
 
 
 @router.get("/{response_id}/input_items")
