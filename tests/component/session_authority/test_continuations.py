@@ -96,6 +96,9 @@ async def test_another_profile_or_instructions_need_another_session(
     owner = await authority.owner()
     await authority.profiles.apply(owner.caller, "other", ProfileSpec())
     one = await say(authority, owner.caller, NEW, "one")
+    await authority.admin.execute(
+        "UPDATE authority.messages SET context = 'recalled' WHERE role = 'user'"
+    )
     wanted = Continuation(one.turn_id, **change)
     fork = await authority.sessions.submit(owner.caller, wanted, "two", "", "")
     assert fork.session_id != one.session_id
@@ -103,6 +106,9 @@ async def test_another_profile_or_instructions_need_another_session(
     assert lease.instructions == change.get("instructions", "Be kind.")
     assert lease.profile.name == change.get("profile", "default")
     assert len(lease.history) == 5
+    # What one profile remembers is not told to another.
+    recalled = {m.context for m in lease.history[:2]}
+    assert recalled == ({None} if "profile" in change else {"recalled"})
 
 
 async def test_many_at_once_do_not_read_each_other(authority: Authority) -> None:

@@ -39,11 +39,13 @@ _PAST = """
     ORDER BY m.position LIMIT $4
 """
 
+# What was recalled beside a message is its profile's own: another one does not read it.
 _TAKE_OVER = """
     WITH taken AS (
         INSERT INTO authority.messages (tenant_id, session_id, id, position, role, content, context,
                                         principal_id, trust)
-        SELECT $1, $2, c.new_id, c.position, m.role, m.content, m.context, m.principal_id, m.trust
+        SELECT $1, $2, c.new_id, c.position, m.role, m.content, CASE WHEN $5 THEN m.context END,
+               m.principal_id, m.trust
         FROM unnest($3::uuid[], $4::uuid[]) WITH ORDINALITY c (id, new_id, position)
         JOIN authority.messages m ON m.tenant_id = $1 AND m.id = c.id
     )
@@ -79,5 +81,8 @@ async def continued_session(
     new = after.new_session(place["profile"], place["instructions"])
     made = await open_session(connection, caller, new, new_id)
     ids = [message["id"] for message in past]
-    await connection.execute(_TAKE_OVER, caller.tenant_id, made, ids, [new_id() for _ in ids])
+    same_profile = new.profile == place["profile"]
+    await connection.execute(
+        _TAKE_OVER, caller.tenant_id, made, ids, [new_id() for _ in ids], same_profile
+    )
     return made
