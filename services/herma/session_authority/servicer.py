@@ -72,8 +72,9 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
     async def DeleteSession(  # noqa: N802
         self, request: session_pb2.DeleteSessionRequest, context: Any
     ) -> session_pb2.DeleteSessionResponse:
+        only = parse_id(request.only_turn_id, "only_turn_id") if request.only_turn_id else None
         await self._deletions.delete(
-            wire.caller_of(request.caller), parse_id(request.session_id, "session_id")
+            wire.caller_of(request.caller), parse_id(request.session_id, "session_id"), only
         )
         return session_pb2.DeleteSessionResponse()
 
@@ -100,6 +101,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         admission.check_content(request.content)
         admission.check_mode(request.mode, request.kind)
         admission.check_idempotency_key(request.idempotency_key)
+        admission.check_memo(request.memo)
         admitted = await self._sessions.submit(
             wire.caller_of(request.caller),
             wire.target_of(request),
@@ -107,6 +109,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
             request.idempotency_key,
             request.traceparent,
             request.fingerprint.hex(),
+            request.memo,
         )
         if admitted.is_runnable:
             self._belfry.ring_work()
@@ -124,7 +127,17 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         turn = await self._sessions.turn(
             wire.caller_of(request.caller), parse_id(request.turn_id, "turn_id")
         )
-        return session_pb2.GetTurnResponse(turn=wire.turn_message(turn))
+        return session_pb2.GetTurnResponse(turn=wire.turn_message(turn), memo=turn.memo)
+
+    async def GetTurnInput(  # noqa: N802
+        self, request: session_pb2.GetTurnInputRequest, context: Any
+    ) -> session_pb2.GetTurnInputResponse:
+        found = await self._sessions.turn_input(
+            wire.caller_of(request.caller), parse_id(request.turn_id, "turn_id")
+        )
+        return session_pb2.GetTurnInputResponse(
+            content=found.content, earlier=[wire.message_message(message) for message in found.earlier]
+        )
 
     async def InterruptTurn(  # noqa: N802
         self, request: session_pb2.InterruptTurnRequest, context: Any

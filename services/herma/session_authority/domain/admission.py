@@ -11,6 +11,7 @@ MAX_CONTENT_BYTES = 512 * 1024
 MAX_TITLE = 200
 MAX_KEY = 200
 MAX_IDEMPOTENCY_KEY = 255
+MAX_MEMO_BYTES = 64 * 1024
 
 
 def check_content(content: str) -> None:
@@ -27,6 +28,18 @@ def check_content(content: str) -> None:
         )
     if "\0" in content:
         raise InvalidArgument("the content has a NUL", fields={"content": "must not contain U+0000"})
+
+
+def check_memo(memo: str) -> None:
+    """Refuses a memo that is too large, or holds what PostgreSQL cannot store.
+
+    Raises:
+        InvalidArgument: naming `memo`.
+    """
+    if len(memo.encode()) > MAX_MEMO_BYTES:
+        raise InvalidArgument("the memo is too large", fields={"memo": f"at most {MAX_MEMO_BYTES} bytes"})
+    if "\0" in memo:
+        raise InvalidArgument("the memo has a NUL", fields={"memo": "must not contain U+0000"})
 
 
 def check_mode(mode: str, kind: str) -> None:
