@@ -31,6 +31,8 @@ _SAMPLES: dict[str, Any] = {
     "scopes": [],
     "spec": b"{}",
 }
+# Messages that a request is about; all others say more than is needed.
+_WHOLE = frozenset({"issuer"})
 # Left empty: what an entrance says of itself, and what makes a request another one.
 _EMPTY = frozenset(
     {
@@ -40,7 +42,6 @@ _EMPTY = frozenset(
         "fingerprint",
         "idempotency_key",
         "kind",
-        "new_session",
         "page_token",
         "roles",
         "target",
@@ -104,7 +105,7 @@ def _fill(made: Any, part: FieldDescriptor, known: Known) -> None:
     if name in _EMPTY or (part.is_repeated and name not in _SAMPLES):
         return
     if part.message_type is not None:
-        if part.message_type.full_name.startswith("herma.") and not part.containing_oneof:
+        if name in _WHOLE:
             for inner in part.message_type.fields:
                 if inner.name not in ("id", "created_at"):
                     _fill(getattr(made, name), inner, known)
