@@ -24,6 +24,7 @@ from herma.cli.output import Format, Output, say, say_json
 from herma.cli.send import send as send_message
 from herma.cli.terminal_text import clean, one_line
 from herma.cli.up import run_detached, run_down, run_up
+from herma.cli.usage import usage
 from herma.cli.whoami import who_am_i
 from herma.common.errors import HermaError
 from herma.common.postgres.migrations import migrate as migrate_schema
@@ -41,6 +42,7 @@ for noun in (audit, grant, issuer, key, principal, profile, session, tenant, tur
 app.command("chat")(chat)
 app.command("doctor")(doctor)
 app.command("whoami")(who_am_i)
+app.command("usage")(usage)
 app.command("trace")(turn.trace)
 app.command("completion")(completion)
 

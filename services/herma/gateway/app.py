@@ -39,6 +39,7 @@ from herma.gateway.routes import (
     sessions,
     tenants,
     turns,
+    usage,
     whoami,
 )
 from herma.gateway.settings import GatewaySettings
@@ -85,6 +86,7 @@ def build_app(
         issuers,
         tenants,
         audit,
+        usage,
         whoami,
         chat_completions,
         responses,

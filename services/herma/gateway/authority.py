@@ -16,6 +16,7 @@ from herma.gateway.identities import Identities
 from herma.gateway.issuers import Issuers
 from herma.gateway.principals import Principals
 from herma.gateway.profiles import Profiles
+from herma.gateway.usage import UsageSums
 
 _TIMEOUT = 20.0
 _READY_TIMEOUT = 1.0
@@ -31,6 +32,7 @@ class Authority:
         self.principals = Principals(peer)
         self.issuers = Issuers(peer)
         self.audit = Audit(peer)
+        self.usage = UsageSums(peer)
         self.profiles = Profiles(peer)
         self._health: Any = health_pb2_grpc.HealthStub(peer.channel)
 

@@ -61,9 +61,19 @@ def message_body(message: ledger_pb2.Message) -> MessageBody:
     )
 
 
+def usage_body(usage: ledger_pb2.Usage) -> UsageBody:
+    """Tokens."""
+    return UsageBody(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+    )
+
+
 def turn_body(turn: ledger_pb2.Turn) -> TurnBody:
     """A turn."""
-    usage = turn.usage
     return TurnBody(
         id=turn.id,
         session_id=turn.session_id,
@@ -73,13 +83,7 @@ def turn_body(turn: ledger_pb2.Turn) -> TurnBody:
         error=turn.error,
         attempt=turn.attempt,
         seq=turn.seq,
-        usage=UsageBody(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-        ),
+        usage=usage_body(turn.usage),
         calls=[call_body(call) for call in turn.calls],
         trace_id=turn.trace_id,
         created_at=when(turn.created_at),

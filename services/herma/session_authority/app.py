@@ -13,6 +13,7 @@ from herma.api.lease.v1 import lease_pb2_grpc
 from herma.api.principal.v1 import principal_pb2_grpc
 from herma.api.profile.v1 import profile_pb2_grpc
 from herma.api.session.v1 import session_pb2_grpc
+from herma.api.usage.v1 import usage_pb2_grpc
 from herma.common.app import Lifecycle, run
 from herma.common.errors import HermaError
 from herma.common.ids import UuidV7Factory
@@ -48,7 +49,9 @@ from herma.session_authority.store.principals import PrincipalStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.store.tenants import TenantStore
+from herma.session_authority.store.usage import UsageStore
 from herma.session_authority.subscription import Subscriptions
+from herma.session_authority.usage_servicer import UsageServicer
 
 NAME = "session-authority"
 SCHEMA = ServiceSchema("authority", "herma.session_authority")
@@ -96,6 +99,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
             IssuerServicer(IssuerStore(database, new_id), refusals),
             ProfileServicer(ProfileStore(database, new_id), refusals),
             AuditServicer(audit, anchors),
+            UsageServicer(UsageStore(database)),
             lease_servicer,
         ),
         settings.listen,
@@ -134,6 +138,7 @@ def _apis(
     issuers: IssuerServicer,
     profiles: ProfileServicer,
     audit: AuditServicer,
+    usage: UsageServicer,
     leases: LeaseServicer,
 ) -> list[ServedApi]:
     lease_api = "herma.api.lease.v1.LeaseService"
@@ -155,6 +160,12 @@ def _apis(
             "herma.api.audit.v1.AuditService",
             audit_pb2_grpc.add_AuditServiceServicer_to_server,
             audit,
+            frozenset({"gateway"}),
+        ),
+        ServedApi(
+            "herma.api.usage.v1.UsageService",
+            usage_pb2_grpc.add_UsageServiceServicer_to_server,
+            usage,
             frozenset({"gateway"}),
         ),
         ServedApi(

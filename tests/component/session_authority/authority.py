@@ -45,6 +45,7 @@ from herma.session_authority.store.principals import PrincipalStore
 from herma.session_authority.store.profiles import ProfileStore
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.store.tenants import TenantStore
+from herma.session_authority.store.usage import UsageStore
 from herma.session_authority.subscription import Subscriptions
 
 ANSWERED = Finish(TurnState.COMPLETED, "final_answer", "")
@@ -73,6 +74,7 @@ class Authority:
         self.service_url = service_url
         self.database = Database(service_url, size=24)
         self.audit = AuditLog(self.database)
+        self.usage = UsageStore(self.database)
         self.new_id = UuidV7Factory()
         self._operator_key = mint_key()
         self.belfry = Belfry(self.database, str(self.new_id()))

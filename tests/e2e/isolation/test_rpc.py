@@ -31,6 +31,7 @@ SERVED_BY = {
     "profile": "session-authority",
     "sandbox": "tool-sandbox",
     "session": "session-authority",
+    "usage": "session-authority",
 }
 BEHIND_SOCKETS = {"broker", "sandboxd"}
 ALL = [method for method in methods() if method.service not in BEHIND_SOCKETS]

@@ -1,8 +1,8 @@
 """Deletes sessions with all that hangs on them.
 
 Invariant: once a session's row is gone nothing of it is left but answers kept by idempotency key, which
-are ids and digests.  Whoever writes to a session holds its row, or a lock on its turn's; both are taken
-before anything is deleted, so nothing is written behind the deletion.
+are ids and digests, what it used, and that it was deleted.  Whoever writes to a session holds its row, or
+a lock on its turn's; both are taken before anything is deleted, so nothing is written behind the deletion.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from herma.session_authority.store.audit import record
 from herma.session_authority.store.endings import end_turn
 from herma.session_authority.store.idempotency import claim_key, store_answer
 from herma.session_authority.store.locked_session import LockedSession, lock_session
+from herma.session_authority.store.usage import keep_usage
 
 _OPERATION = "DeleteSession"
 
@@ -94,6 +95,7 @@ class DeletionStore:
             if await claim_key(connection, tenant, principal, _OPERATION, key, digest) is not None:
                 return
             await _check_only(await lock_session(connection, tenant, session_id, principal), only)
+            await keep_usage(connection, tenant, session_id)
             await connection.execute("SELECT authority.delete_session($1, $2)", tenant, session_id)
             await record(connection, caller, Action.SESSION_DELETED, session_id)
             await store_answer(connection, tenant, principal, _OPERATION, key, {})
