@@ -119,7 +119,8 @@ async def test_only_services_that_may_are_served(lived: World, caller: Caller, m
     forged = caller.proof(method, caller.callers_of(method)[0])[:-4] + "0000"
     for proof in ("", "v1.gateway.0.00", forged):
         assert (await caller.call(method, request, proof))[0] == "UNAUTHENTICATED"
-    other = next(one for one in ALL if one.path != method.path and one.service == method.service)
+    served = SERVED_BY[method.service]
+    other = next(one for one in ALL if one != method and SERVED_BY[one.service] == served)
     for service in caller.callers_of(method):
         # A proof is of one method.
         elsewhere = await caller.call(method, request, caller.proof(other, service))

@@ -2,7 +2,7 @@
 
 Invariant: once a session's row is gone nothing of it is left but answers kept by idempotency key, which
 are ids and digests, what it used, and that it was deleted.  Whoever writes to a session holds its row, or
-a lock on its turn's; both are taken before anything is deleted, so nothing is written behind the deletion.
+a lock on its turn's; both are taken before anything is deleted, so nothing is written behind a deletion.
 """
 
 from __future__ import annotations
