@@ -91,7 +91,8 @@ def parse_target(url: str) -> Target:
         raise UrlRefused("only https and http URLs can be reached")
     if "@" in parts.netloc:
         raise UrlRefused("a URL must not name a user")
-    # Not `parts.hostname`: it takes what stands between brackets, whatever stands after them.
+    # Not `parts.hostname`: it takes what stands between brackets, whatever stands after them.  No `%`:
+    # an address must not name a zone.
     authority = _AUTHORITY.fullmatch(parts.netloc)
     if authority is None:
         raise UrlRefused("the URL names no host, or none that can be reached")
@@ -119,8 +120,6 @@ def _host(text: str, *, is_bracketed: bool) -> tuple[str, Address | None]:
             address = ipaddress.IPv6Address(text)
         except ValueError as error:
             raise UrlRefused("this is no address") from error
-        if address.scope_id is not None:
-            raise UrlRefused("an address must not name a zone")
         return str(address), address
     if _NUMERIC.fullmatch(text):
         try:
