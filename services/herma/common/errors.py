@@ -116,6 +116,20 @@ class LastOwner(HermaError):
     reason = "LAST_OWNER"
 
 
+class TurnUnfinished(HermaError):
+    """The turn has not ended."""
+
+    kind = Kind.CONFLICT
+    reason = "TURN_UNFINISHED"
+
+
+class SessionGoesOn(HermaError):
+    """The session holds other turns."""
+
+    kind = Kind.CONFLICT
+    reason = "SESSION_GOES_ON"
+
+
 class LeaseLost(HermaError):
     """The lease is not the newest one; the holder must stop without writing."""
 
@@ -214,6 +228,8 @@ _BY_REASON: Mapping[str, type[HermaError]] = MappingProxyType(
             AlreadyExists,
             IdempotencyConflict,
             LastOwner,
+            TurnUnfinished,
+            SessionGoesOn,
             LeaseLost,
             StepConflict,
             SandboxLost,

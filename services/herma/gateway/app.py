@@ -35,6 +35,7 @@ from herma.gateway.routes import (
     models,
     principals,
     profiles,
+    responses,
     sessions,
     tenants,
     turns,
@@ -86,6 +87,7 @@ def build_app(
         audit,
         whoami,
         chat_completions,
+        responses,
         models,
         health,
     ):

@@ -74,11 +74,15 @@ class Authority:
         )
         return found
 
-    async def delete_session(self, caller: ledger_pb2.Caller, session_id: str) -> None:
-        """Deletes a session; a repeat is harmless."""
+    async def delete_session(
+        self, caller: ledger_pb2.Caller, session_id: str, only_turn_id: str = ""
+    ) -> None:
+        """Deletes a session, which may be said to hold only one turn; a repeat is harmless."""
         await self._peer.call(
             self._sessions.DeleteSession,
-            session_pb2.DeleteSessionRequest(caller=caller, session_id=session_id),
+            session_pb2.DeleteSessionRequest(
+                caller=caller, session_id=session_id, only_turn_id=only_turn_id
+            ),
             timeout=_TIMEOUT,
             retry=True,
         )
@@ -131,13 +135,29 @@ class Authority:
 
     async def get_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> ledger_pb2.Turn:
         """Reads a turn."""
-        response = await self._peer.call(
+        return (await self.recall_turn(caller, turn_id)).turn
+
+    async def recall_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> session_pb2.GetTurnResponse:
+        """Reads a turn with what was kept beside it."""
+        found: session_pb2.GetTurnResponse = await self._peer.call(
             self._sessions.GetTurn,
             session_pb2.GetTurnRequest(caller=caller, turn_id=turn_id),
             timeout=_TIMEOUT,
             retry=True,
         )
-        return response.turn  # type: ignore[no-any-return]  # the stub is untyped here
+        return found
+
+    async def get_turn_input(
+        self, caller: ledger_pb2.Caller, turn_id: str
+    ) -> session_pb2.GetTurnInputResponse:
+        """Reads what a turn was asked."""
+        found: session_pb2.GetTurnInputResponse = await self._peer.call(
+            self._sessions.GetTurnInput,
+            session_pb2.GetTurnInputRequest(caller=caller, turn_id=turn_id),
+            timeout=_TIMEOUT,
+            retry=True,
+        )
+        return found
 
     async def interrupt_turn(self, caller: ledger_pb2.Caller, turn_id: str) -> ledger_pb2.Turn:
         """Asks a turn to stop."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from herma.common.problem import PROBLEM_MEDIA_TYPE
 
-_OPENAI_PATHS = re.compile(r"/v1/(chat|models)(/|$)")
+_OPENAI_PATHS = re.compile(r"/v1/(chat|models|responses)(/|$)")
 
 # Reasons whose code OpenAI's clients know; the others keep their reason, in lower case.
 _CODES = {
@@ -23,7 +23,14 @@ _CODES = {
     "PROFILE_NOT_FOUND": "model_not_found",
     "RESOURCE_EXHAUSTED": "rate_limit_exceeded",
 }
-_PARAMS = {"PROFILE_NOT_FOUND": "model", "SESSION_NOT_FOUND": "X-Herma-Session"}
+_PARAMS = {
+    "PROFILE_NOT_FOUND": "model",
+    "SESSION_NOT_FOUND": "X-Herma-Session",
+    "CONVERSATION_NOT_FOUND": "conversation",
+    "RESPONSE_NOT_FOUND": "response_id",
+    "PREVIOUS_RESPONSE_NOT_FOUND": "previous_response_id",
+    "TURN_UNFINISHED": "previous_response_id",
+}
 # The client did not go away, so it was a part of the platform that did.
 _AWAY = (499, 504)
 

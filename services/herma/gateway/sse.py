@@ -42,7 +42,7 @@ class EventStream(Response):
         recheck: Raises `Unauthenticated` or `PermissionDenied` when the client's rights are gone.
         stopping: Set when the gateway stops: streams end, clients reconnect elsewhere.
         headers: Besides those of every stream.
-        farewells: What to send last when somebody else than the frames ended the stream.
+        farewell: What to send last, by who ended the stream.
     """
 
     media_type = MEDIA_TYPE
@@ -55,7 +55,7 @@ class EventStream(Response):
         stopping: asyncio.Event,
         pace: Pace,
         headers: Mapping[str, str] | None = None,
-        farewells: Mapping[Departure, bytes] | None = None,
+        farewell: Callable[[Departure], bytes] = lambda departure: b"",
     ) -> None:
         super().__init__(headers={**_HEADERS, **(headers or {})})
         # A stream has no length.
@@ -64,7 +64,7 @@ class EventStream(Response):
         self._recheck = recheck
         self._stopping = stopping
         self._pace = pace
-        self._farewells = farewells or {}
+        self._farewell = farewell
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Serves until the first of its parties ends."""
@@ -81,7 +81,7 @@ class EventStream(Response):
                 stopping=self._stopping,
                 pace=self._pace,
             )
-            last = self._farewells.get(departure, b"")
+            last = self._farewell(departure)
         except HermaError as error:
             _log.warning("a stream was refused", reason=error.reason)
         except Exception as error:  # noqa: BLE001  # the answer has begun: it can only end

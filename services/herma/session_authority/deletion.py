@@ -26,14 +26,18 @@ class Deletions:
         self._belfry = belfry
         self._patience = patience
 
-    async def delete(self, caller: Caller, session_id: UUID) -> None:
+    async def delete(self, caller: Caller, session_id: UUID, only: UUID | None = None) -> None:
         """Ends what is under way and removes the session.  Harmless when repeated.
+
+        Args:
+            only: If given, the only turn that the session may hold.
 
         Raises:
             NotFound: when the session is not the caller's.
+            SessionGoesOn: when it holds another turn than `only`.
         """
         with self._belfry.session(session_id) as bell:
-            if await self._store.stop(caller, session_id):
+            if await self._store.stop(caller, session_id, only):
                 self._belfry.ring_signals()
                 self._belfry.ring_session(session_id)
                 try:
@@ -44,5 +48,5 @@ class Deletions:
                             ticket = bell.ticket()
                 except TimeoutError:
                     pass  # its runner finds that the lease is lost
-        await self._store.delete(caller, session_id)
+        await self._store.delete(caller, session_id, only)
         self._belfry.ring_session(session_id)

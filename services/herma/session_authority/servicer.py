@@ -13,7 +13,7 @@ from herma.session_authority import wire
 from herma.session_authority.bells import Belfry
 from herma.session_authority.deletion import Deletions
 from herma.session_authority.domain import admission
-from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.paging import id_of_token, number_of_token, page_size, to_token
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -61,8 +61,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self, request: session_pb2.ListSessionsRequest, context: Any
     ) -> session_pb2.ListSessionsResponse:
         size = page_size(request.page_size)
-        token = from_token(request.page_token)
-        before = parse_id(token, "page_token") if token else None
+        before = id_of_token(request.page_token)
         found = await self._sessions.list(wire.caller_of(request.caller), before, size + 1)
         page = found[:size]
         return session_pb2.ListSessionsResponse(
@@ -73,8 +72,9 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
     async def DeleteSession(  # noqa: N802
         self, request: session_pb2.DeleteSessionRequest, context: Any
     ) -> session_pb2.DeleteSessionResponse:
+        only = parse_id(request.only_turn_id, "only_turn_id") if request.only_turn_id else None
         await self._deletions.delete(
-            wire.caller_of(request.caller), parse_id(request.session_id, "session_id")
+            wire.caller_of(request.caller), parse_id(request.session_id, "session_id"), only
         )
         return session_pb2.DeleteSessionResponse()
 
@@ -82,13 +82,11 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self, request: session_pb2.ListMessagesRequest, context: Any
     ) -> session_pb2.ListMessagesResponse:
         size = page_size(request.page_size)
-        token = from_token(request.page_token)
-        if token and not (token.isascii() and token.isdigit() and len(token) < 19):
-            raise InvalidArgument("no such page", fields={"page_token": "is not valid"})
+        after = number_of_token(request.page_token)
         found = await self._sessions.messages(
             wire.caller_of(request.caller),
             parse_id(request.session_id, "session_id"),
-            int(token or 0),
+            after,
             size + 1,
         )
         page = found[:size]
@@ -103,6 +101,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         admission.check_content(request.content)
         admission.check_mode(request.mode, request.kind)
         admission.check_idempotency_key(request.idempotency_key)
+        admission.check_memo(request.memo)
         admitted = await self._sessions.submit(
             wire.caller_of(request.caller),
             wire.target_of(request),
@@ -110,6 +109,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
             request.idempotency_key,
             request.traceparent,
             request.fingerprint.hex(),
+            request.memo,
         )
         if admitted.is_runnable:
             self._belfry.ring_work()
@@ -127,7 +127,17 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         turn = await self._sessions.turn(
             wire.caller_of(request.caller), parse_id(request.turn_id, "turn_id")
         )
-        return session_pb2.GetTurnResponse(turn=wire.turn_message(turn))
+        return session_pb2.GetTurnResponse(turn=wire.turn_message(turn), memo=turn.memo)
+
+    async def GetTurnInput(  # noqa: N802
+        self, request: session_pb2.GetTurnInputRequest, context: Any
+    ) -> session_pb2.GetTurnInputResponse:
+        found = await self._sessions.turn_input(
+            wire.caller_of(request.caller), parse_id(request.turn_id, "turn_id")
+        )
+        return session_pb2.GetTurnInputResponse(
+            content=found.content, earlier=[wire.message_message(message) for message in found.earlier]
+        )
 
     async def InterruptTurn(  # noqa: N802
         self, request: session_pb2.InterruptTurnRequest, context: Any

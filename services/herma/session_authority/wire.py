@@ -16,6 +16,7 @@ from herma.api.session.v1 import session_pb2
 from herma.common.errors import InvalidArgument
 from herma.common.ids import parse_id
 from herma.session_authority.domain import operations as ops
+from herma.session_authority.domain.continuation import Continuation, check_continuation
 from herma.session_authority.domain.model import (
     Call,
     Caller,
@@ -151,17 +152,25 @@ def new_session_of(message: session_pb2.NewSession | session_pb2.CreateSessionRe
     return new
 
 
-def target_of(request: session_pb2.SubmitRequest) -> UUID | NewSession:
-    """Where a submission goes: a session, or one to be made.
+def target_of(request: session_pb2.SubmitRequest) -> UUID | NewSession | Continuation:
+    """Where a submission goes: a session, one to be made, or a turn to go on after.
 
     Raises:
-        InvalidArgument: when it names neither or both.
+        InvalidArgument: when it names none, or more than one.
     """
-    if not request.HasField("new_session"):
+    named = [name for name in ("new_session", "continuation") if request.HasField(name)]
+    if not named:
         return parse_id(request.session_id, "session_id")
-    if request.session_id:
-        raise InvalidArgument("two targets", fields={"new_session": "excludes session_id"})
-    return new_session_of(request.new_session)
+    if request.session_id or len(named) > 1:
+        raise InvalidArgument("two targets", fields={named[0]: "excludes other targets"})
+    if named == ["new_session"]:
+        return new_session_of(request.new_session)
+    wanted = request.continuation
+    after = Continuation(
+        parse_id(wanted.turn_id, "continuation.turn_id"), wanted.profile, wanted.instructions
+    )
+    check_continuation(after)
+    return after
 
 
 def session_message(session: Session) -> session_pb2.Session:

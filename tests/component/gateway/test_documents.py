@@ -47,6 +47,11 @@ async def test_the_openapi_document_describes_every_answer(anonymous: httpx.Asyn
         "get /v1/tenants",
         "post /v1/tenants",
         "post /v1/chat/completions",
+        "post /v1/responses",
+        "get /v1/responses/{response_id}",
+        "delete /v1/responses/{response_id}",
+        "post /v1/responses/{response_id}/cancel",
+        "get /v1/responses/{response_id}/input_items",
         "get /v1/models",
         "get /v1/models/{model}",
     }
@@ -54,7 +59,7 @@ async def test_the_openapi_document_describes_every_answer(anonymous: httpx.Asyn
         assert operation["security"], name
         for status, response in operation["responses"].items():
             assert status != "422", name
-            openai = name.partition(" ")[2].startswith(("/v1/chat", "/v1/models"))
+            openai = name.partition(" ")[2].startswith(("/v1/chat", "/v1/models", "/v1/responses"))
             refusal = "application/json" if openai else "application/problem+json"
             kind = refusal if status >= "400" else None
             assert kind is None or list(response["content"]) == [kind], (name, status)

@@ -51,6 +51,9 @@ class WireAuthority(
         self.items: list[session_pb2.SubscribeResponse] = []
         self.cursor = 7
         self.profile = "default"
+        self.memo = ""
+        self.state = ledger_pb2.TURN_STATE_RUNNING
+        self.input = session_pb2.GetTurnInputResponse(content="Hi")
         self.subscribers = 0
         self.new_item = asyncio.Event()
         self.server: RpcServer | None = None
@@ -130,6 +133,10 @@ class WireAuthority(
         if session_id != self.session_id:
             raise NotFound("no such session", reason="SESSION_NOT_FOUND")
 
+    def _known_turn(self, turn_id: str) -> None:
+        if turn_id != self.turn_id:
+            raise NotFound("no such turn", reason="TURN_NOT_FOUND")
+
     async def Authenticate(self, request: Any, context: Any) -> Any:
         scopes = self.keys.get(request.key)
         if scopes is None:
@@ -200,21 +207,32 @@ class WireAuthority(
 
     async def Submit(self, request: Any, context: Any) -> Any:
         self._note(request, context)
-        if not request.HasField("new_session"):
+        if request.HasField("continuation"):
+            self._known_turn(request.continuation.turn_id)
+        elif not request.HasField("new_session"):
             self._known(request.session_id)
+        self.memo = request.memo
         return session_pb2.SubmitResponse(
             turn_id=self.turn_id, session_id=self.session_id, position=0, cursor=self.cursor
         )
 
     async def GetTurn(self, request: Any, context: Any) -> Any:
         self._note(request, context)
-        if request.turn_id != self.turn_id:
-            raise NotFound("no such turn", reason="TURN_NOT_FOUND")
-        turn = ledger_pb2.Turn(
-            id=self.turn_id, session_id=self.session_id, state=ledger_pb2.TURN_STATE_RUNNING
-        )
+        self._known_turn(request.turn_id)
+        turn = ledger_pb2.Turn(id=self.turn_id, session_id=self.session_id, state=self.state)
         turn.calls.add(id="c", tool="terminal", state=ledger_pb2.CALL_STATE_OUTCOME_UNKNOWN)
-        return session_pb2.GetTurnResponse(turn=turn)
+        return session_pb2.GetTurnResponse(turn=turn, memo=self.memo)
+
+    async def GetTurnInput(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        self._known_turn(request.turn_id)
+        return self.input
+
+    async def InterruptTurn(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        self._known_turn(request.turn_id)
+        turn = ledger_pb2.Turn(id=self.turn_id, session_id=self.session_id, state=self.state)
+        return session_pb2.InterruptTurnResponse(turn=turn)
 
     async def Subscribe(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self._note(request, context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -197,6 +198,12 @@ async def test_text_of_a_discarded_message_is_not_joined_to_the_next(authority: 
     say(authority, lease, new, 0, "Right")
     async with following(authority, caller, lease.session_id) as (follower, _):
         await eventually(lambda: follower.text == "Right", "only the new text is seen")
+    await authority.append(lease, 3, BEGIN)
+    await authority.append(lease, 4, BEGIN)
+    rows = await authority.admin.fetch(
+        "SELECT data FROM authority.events WHERE kind = 'message.discarded' ORDER BY seq"
+    )
+    assert [json.loads(row["data"])["streamed"] for row in rows] == [True, True, False]
 
 
 async def test_text_is_pruned_when_its_message_completes(authority: Authority) -> None:

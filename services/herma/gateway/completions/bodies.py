@@ -8,49 +8,24 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+    field_validator,
+)
 
+from herma.gateway.openai_text import joined, printable, unsupported
 
-def _refused(text: str, **context: object) -> PydanticCustomError:
-    return PydanticCustomError("unsupported", text, context)
-
-
-def _storable(text: str) -> str:
-    if "\0" in text:
-        raise _refused("must not contain U+0000")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise _refused("must be Unicode text, without lone surrogates") from error
-    return text
-
-
-def _joined(content: object) -> object:
-    """Text, or parts of text as one: a line each, as model servers join them."""
-    if content is None or isinstance(content, str):
-        return _storable(content or "")
-    if not isinstance(content, list):
-        raise _refused("must be text or a list of parts")
-    return "\n".join(_text_of(part, number) for number, part in enumerate(content))
-
-
-def _text_of(part: object, number: int) -> str:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(part, dict) or kind not in ("text", "refusal"):
-        raise _refused(
-            "part {number} is {kind}; parts can only be text yet", number=number, kind=repr(kind)[:40]
-        )
-    text = part.get(str(kind))
-    if not isinstance(text, str):
-        raise _refused("part {number} has no text", number=number)
-    return _storable(text)
-
-
+_TEXTS = {"text": "text", "refusal": "refusal"}
 _PARTS = {"type": "array", "items": {"type": "object"}}
 Content = Annotated[
     str,
-    BeforeValidator(_joined),
+    BeforeValidator(lambda content: joined(content, _TEXTS)),
     WithJsonSchema({"anyOf": [{"type": "string"}, _PARTS, {"type": "null"}]}),
 ]
 
@@ -72,22 +47,27 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    include_usage: bool | None = None
+    include_usage: StrictBool | None = None
 
 
 class ChatCompletionRequest(BaseModel):
     """A conversation whose last message, the user's, is to be answered."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}]
+        },
+    )
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[ChatMessage] = Field(min_length=1)
-    stream: bool | None = None
+    stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, max_length=150)
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
+    n: StrictInt | None = None
+    logprobs: StrictBool | None = None
+    top_logprobs: StrictInt | None = None
     tools: Any = None
     functions: Any = None
     response_format: Any = None
@@ -96,43 +76,41 @@ class ChatCompletionRequest(BaseModel):
     @field_validator("model", "user")
     @classmethod
     def _printable(cls, value: str | None) -> str | None:
-        if value is not None and not value.isprintable():
-            raise _refused("must be printable")
-        return value
+        return printable(value)
 
     @field_validator("n")
     @classmethod
     def _one(cls, value: int | None) -> int | None:
         if value is not None and value != 1:
-            raise _refused("must be 1: a turn has one answer")
+            raise unsupported("must be 1: a turn has one answer")
         return value
 
     @field_validator("logprobs", "top_logprobs")
     @classmethod
     def _none(cls, value: int | None) -> int | None:
         if value:
-            raise _refused("log probabilities are not available")
+            raise unsupported("log probabilities are not available")
         return value
 
     @field_validator("tools", "functions")
     @classmethod
     def _herma_runs_tools(cls, value: object) -> object:
         if value:
-            raise _refused("must be empty: tools run on Herma, as the profile says, not at the client")
+            raise unsupported("must be empty: tools run on Herma, as the profile says, not at the client")
         return value
 
     @field_validator("response_format")
     @classmethod
     def _text_format(cls, value: object) -> object:
         if value is not None and not (isinstance(value, dict) and value.get("type") == "text"):
-            raise _refused("must be of type `text`")
+            raise unsupported("must be of type `text`")
         return value
 
     @field_validator("modalities")
     @classmethod
     def _text_modality(cls, value: object) -> object:
         if value is not None and value != ["text"]:
-            raise _refused("must be `text` alone")
+            raise unsupported("must be `text` alone")
         return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -11,13 +10,19 @@ from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2
 from herma.common import telemetry
 from herma.common.errors import InvalidArgument
-from herma.gateway.auth import visitor_with
+from herma.gateway.answers import WholeAnswer, streamed_answer
 from herma.gateway.authority import Authority
-from herma.gateway.completions.answer import Listener, WholeAnswer, streamed_answer
 from herma.gateway.completions.bodies import ChatCompletion, ChatCompletionRequest
 from herma.gateway.completions.conversation import ENTRANCE, Conversation, read_conversation
+from herma.gateway.completions.telling import CompletionTelling
 from herma.gateway.completions.wording import Wording
-from herma.gateway.following import follow
+from herma.gateway.routes.openai_parts import (
+    check_model,
+    derived_key,
+    items_of,
+    listener_of,
+    renamed,
+)
 from herma.gateway.routes.parts import (
     OPENAI_REFUSALS,
     Agent,
@@ -53,44 +58,18 @@ async def create_chat_completion(
     """
     conversation = read_conversation(body, known_id(session, "session") if session else "")
     if conversation.session_id:
-        await _check_session(authority, visitor.caller, conversation)
-    # Without a key of the client's, one of our own: the authority may be asked twice all the same.
-    key = _derived(idempotency_key or str(request.app.state.new_id()))
+        await check_model(authority, visitor.caller, conversation.session_id, conversation.profile)
+    key = derived_key(request, ENTRANCE, idempotency_key)
     admitted = await _submit(authority, visitor.caller, conversation, key)
-    pace, stopping = request.app.state.pace, request.app.state.stopping
-    items = follow(
-        lambda after: authority.subscribe(visitor.caller, admitted.session_id, after, admitted.turn_id),
-        admitted.cursor,
-        ends=True,
-        pace=pace,
-    )
+    session_id, turn_id = admitted.session_id, admitted.turn_id
+    items = items_of(request, visitor.caller, session_id, turn_id, admitted.cursor)
     options = body.stream_options
-    wording = Wording(admitted.turn_id, body.model, bool(options and options.include_usage))
-    headers = {"X-Herma-Session": admitted.session_id, "X-Herma-Turn": admitted.turn_id}
-    listener = Listener(
-        lambda: visitor_with(request, "agent"), stopping, pace, headers, has_key=bool(idempotency_key)
-    )
+    wording = Wording(turn_id, body.model, bool(options and options.include_usage))
+    telling = CompletionTelling(wording, streamed=bool(body.stream))
+    listener = listener_of(request, "agent", session_id, turn_id, has_key=bool(idempotency_key))
     if body.stream:
-        return streamed_answer(items, wording, listener)
-    return WholeAnswer(request, items, wording, listener)
-
-
-async def _check_session(
-    authority: Authority, caller: ledger_pb2.Caller, conversation: Conversation
-) -> None:
-    """Refuses a session that is not the caller's, or not the model's.
-
-    Raises:
-        NotFound: when there is no such session, or no such model.
-        InvalidArgument: when the session belongs to another profile.
-    """
-    session = await authority.get_session(caller, conversation.session_id)
-    if session.profile == conversation.profile:
-        return
-    await authority.profiles.get(caller, conversation.profile)
-    raise InvalidArgument(
-        "the session is another model's", fields={"model": f"the session's is {session.profile!r}"}
-    )
+        return streamed_answer(items, telling, listener)
+    return WholeAnswer(request, items, telling, listener)
 
 
 async def _submit(
@@ -110,8 +89,7 @@ async def _submit(
     try:
         return await authority.submit_request(request)
     except InvalidArgument as error:
-        fields = {_FIELDS.get(name.partition("[")[0], name): text for name, text in error.fields.items()}
-        raise InvalidArgument(error.message, reason=error.reason, fields=fields) from error
+        raise renamed(error, _FIELDS) from error
 
 
 def _new_session(conversation: Conversation) -> session_pb2.NewSession:
@@ -125,8 +103,3 @@ def _new_session(conversation: Conversation) -> session_pb2.NewSession:
             for entry in conversation.earlier
         ],
     )
-
-
-def _derived(idempotency_key: str) -> str:
-    """The key under which the authority knows the request: other paths' keys are others."""
-    return f"{ENTRANCE}:{hashlib.sha256(idempotency_key.encode()).hexdigest()}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from herma.common.errors import InvalidArgument
+from herma.common.lines import is_label, is_line
 
 MAX_CONTENT_BYTES = 512 * 1024
 MAX_TITLE = 200
 MAX_KEY = 200
 MAX_IDEMPOTENCY_KEY = 255
-
-_TENANT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+MAX_MEMO_BYTES = 64 * 1024
 
 
 def check_content(content: str) -> None:
@@ -29,6 +28,18 @@ def check_content(content: str) -> None:
         )
     if "\0" in content:
         raise InvalidArgument("the content has a NUL", fields={"content": "must not contain U+0000"})
+
+
+def check_memo(memo: str) -> None:
+    """Refuses a memo that is too large, or holds what PostgreSQL cannot store.
+
+    Raises:
+        InvalidArgument: naming `memo`.
+    """
+    if len(memo.encode()) > MAX_MEMO_BYTES:
+        raise InvalidArgument("the memo is too large", fields={"memo": f"at most {MAX_MEMO_BYTES} bytes"})
+    if "\0" in memo:
+        raise InvalidArgument("the memo has a NUL", fields={"memo": "must not contain U+0000"})
 
 
 def check_mode(mode: str, kind: str) -> None:
@@ -51,8 +62,8 @@ def check_line(text: str, field: str, limit: int) -> None:
     """
     if len(text) > limit:
         raise InvalidArgument(f"{field} is too long", fields={field: f"at most {limit} characters"})
-    if not text.isprintable():
-        raise InvalidArgument(f"{field} has control characters", fields={field: "must be printable"})
+    if not is_line(text):
+        raise InvalidArgument(f"{field} has control characters", fields={field: "must be one line"})
 
 
 def check_idempotency_key(key: str) -> None:
@@ -70,7 +81,7 @@ def check_tenant_name(name: str) -> None:
     Raises:
         InvalidArgument: naming `name`.
     """
-    if not _TENANT_NAME.fullmatch(name):
+    if not is_label(name):
         raise InvalidArgument(
             "the name is not usable",
             fields={"name": "1 to 63 of a-z, 0-9 and -, not at either end"},

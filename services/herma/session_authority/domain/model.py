@@ -132,6 +132,19 @@ class Turn:
     started_at: datetime | None
     ended_at: datetime | None
     calls: Sequence[Call] = ()
+    # What the entrance that admitted it wants to find again; empty where nobody asks for it.
+    memo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInput:
+    """What a turn was asked.
+
+    `earlier` is what its session began with; empty unless the turn is the session's first.
+    """
+
+    content: str
+    earlier: Sequence[Message]
 
 
 @dataclass(frozen=True, slots=True)

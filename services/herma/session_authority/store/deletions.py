@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from herma.common.errors import NotFound
+from herma.common.errors import NotFound, SessionGoesOn
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
 from herma.session_authority.domain.audit import Action
@@ -30,13 +30,17 @@ class DeletionStore:
         self._database = database
         self._new_id = new_id
 
-    async def stop(self, caller: Caller, session_id: UUID) -> bool:
+    async def stop(self, caller: Caller, session_id: UUID, only: UUID | None = None) -> bool:
         """Asks the leased turn to stop and ends all others; whether one is leased.
 
         False for a session that the caller has deleted before.
 
+        Args:
+            only: If given, the only turn that the session may hold.
+
         Raises:
             NotFound: when the session is not the caller's.
+            SessionGoesOn: when it holds another turn than `only`.
         """
         async with self._database.transaction(caller.tenant_id) as connection:
             try:
@@ -47,6 +51,7 @@ class DeletionStore:
                 if await _was_deleted(connection, caller, session_id):
                     return False
                 raise
+            await _check_only(session, only)
             leased: UUID | None = await connection.fetchval(
                 """
                 UPDATE authority.turns t SET interrupt_requested = true
@@ -71,13 +76,16 @@ class DeletionStore:
             )
             return held
 
-    async def delete(self, caller: Caller, session_id: UUID) -> None:
+    async def delete(self, caller: Caller, session_id: UUID, only: UUID | None = None) -> None:
         """Removes the session and takes its lease away from whoever holds it.
 
         Harmless when repeated by whoever deleted it.
 
+        Args:
+            only: As for `stop`; what was admitted since is not deleted unseen.
+
         Raises:
-            NotFound: when the session is not the caller's.
+            NotFound, SessionGoesOn: as `stop`.
         """
         tenant, principal = caller.tenant_id, caller.principal_id
         async with self._database.transaction(tenant) as connection:
@@ -85,7 +93,7 @@ class DeletionStore:
             key, digest = str(session_id), request_digest(str(session_id))
             if await claim_key(connection, tenant, principal, _OPERATION, key, digest) is not None:
                 return
-            await lock_session(connection, tenant, session_id, principal)
+            await _check_only(await lock_session(connection, tenant, session_id, principal), only)
             await connection.execute("SELECT authority.delete_session($1, $2)", tenant, session_id)
             await record(connection, caller, Action.SESSION_DELETED, session_id)
             await store_answer(connection, tenant, principal, _OPERATION, key, {})
@@ -127,6 +135,22 @@ class DeletionStore:
             [turn_id for turn_id, _ in ends],
             [seq for _, seq in ends],
         )
+
+
+async def _check_only(session: LockedSession, only: UUID | None) -> None:
+    if only is None:
+        return
+    others = await session.connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM authority.turns
+                       WHERE tenant_id = $1 AND session_id = $2 AND id <> $3)
+        """,
+        session.tenant_id,
+        session.id,
+        only,
+    )
+    if others:
+        raise SessionGoesOn("the session holds other turns")
 
 
 async def _was_deleted(connection: Connection, caller: Caller, session_id: UUID) -> bool:

@@ -120,12 +120,13 @@ async def discard_open_message(session: LockedSession, turn_id: UUID, reason: st
     )
     if row is None:
         return
-    await close_model_call(session, row["message_id"], "discarded")
-    session.emit("message.discarded", turn_id, {"message_id": str(row["message_id"]), "reason": reason})
+    streamed = await close_model_call(session, row["message_id"], "discarded")
+    void = {"message_id": str(row["message_id"]), "reason": reason, "streamed": streamed}
+    session.emit("message.discarded", turn_id, void)
 
 
-async def close_model_call(session: LockedSession, message_id: UUID, outcome: str) -> None:
-    """Records how a model call came out and prunes what was streamed of it."""
+async def close_model_call(session: LockedSession, message_id: UUID, outcome: str) -> bool:
+    """Records how a model call came out and prunes what was streamed of it; whether there was any."""
     await session.connection.execute(
         """
         UPDATE authority.model_calls SET outcome = $3, ended_at = now()
@@ -135,11 +136,12 @@ async def close_model_call(session: LockedSession, message_id: UUID, outcome: st
         message_id,
         outcome,
     )
-    await session.connection.execute(
+    pruned = await session.connection.execute(
         "DELETE FROM authority.deltas WHERE tenant_id = $1 AND message_id = $2",
         session.tenant_id,
         message_id,
     )
+    return bool(pruned != "DELETE 0")
 
 
 async def close_call(

@@ -54,6 +54,7 @@ def turn_of(row: Row, calls: Iterable[Call] = ()) -> Turn:
         started_at=row["started_at"],
         ended_at=row["ended_at"],
         calls=tuple(calls),
+        memo=row.get("memo", ""),
     )
 
 

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from herma.common.errors import NotFound, PermissionDenied
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
-from herma.session_authority.domain.model import Admission, Caller, Message, Session, Turn, TurnState
+from herma.session_authority.domain.continuation import Continuation
+from herma.session_authority.domain.model import (
+    Admission,
+    Caller,
+    Message,
+    Session,
+    Turn,
+    TurnInput,
+    TurnState,
+)
 from herma.session_authority.domain.new_session import ImportedMessage, NewSession
+from herma.session_authority.store.continuations import continued_session
 from herma.session_authority.store.endings import end_turn
 from herma.session_authority.store.idempotency import claim_key, store_answer
 from herma.session_authority.store.locked_session import lock_of, lock_session, read_locked
 from herma.session_authority.store.openings import open_session
-from herma.session_authority.store.rows import CALL_COLUMNS, TURN_COLUMNS, Row, call_of, turn_of
+from herma.session_authority.store.rows import (
+    CALL_COLUMNS,
+    TURN_COLUMNS,
+    Row,
+    call_of,
+    messages_of,
+    turn_of,
+)
 from herma.session_authority.store.transcript import read_messages
 
 _SESSION = """
@@ -37,6 +54,22 @@ _QUEUED = """
     SELECT count(*) FROM authority.turns
     WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
 """
+
+_INPUT = """
+    SELECT t.content, t.session_id,
+           NOT EXISTS (SELECT FROM authority.turns o WHERE o.tenant_id = $1
+                       AND o.session_id = t.session_id AND o.seq < t.seq) AS is_first
+    FROM authority.turns t WHERE t.tenant_id = $1 AND t.principal_id = $2 AND t.id = $3
+"""
+
+_IMPORTED = """
+    SELECT id, turn_id, position, role, content, call_id, created_at, context
+    FROM authority.messages WHERE tenant_id = $1 AND session_id = $2 AND turn_id IS NULL
+    ORDER BY position
+"""
+
+# Where a submission goes.
+Target: TypeAlias = UUID | NewSession | Continuation
 
 
 class SessionStore:
@@ -139,20 +172,22 @@ class SessionStore:
     async def submit(
         self,
         caller: Caller,
-        target: UUID | NewSession,
+        target: Target,
         content: str,
         idempotency_key: str,
         traceparent: str,
         fingerprint: str = "",
+        memo: str = "",
     ) -> Admission:
         """Admits a turn at the end of the session's queue, in one transaction with its event.
 
         Args:
-            target: A session, or one to make in the same transaction.
+            target: A session, one to make in the same transaction, or a turn to go on after.
             fingerprint: What else the request said; the idempotency key stands for it too.
 
         Raises:
-            NotFound: when the session is not the caller's, or the new session's profile is unknown.
+            NotFound: when the session or turn is not the caller's, or a new session's profile is unknown.
+            TurnUnfinished, InvalidArgument: as `continued_session`.
             PermissionDenied: when the caller may not use the session's profile any more.
             IdempotencyConflict: for a key that was used for another request.
         """
@@ -163,8 +198,13 @@ class SessionStore:
             first = lock_of(tenant, target)
         async with self._database.transaction(tenant, first=first) as connection:
             if idempotency_key:
-                parts = ["new", *target.parts] if isinstance(target, NewSession) else [str(target)]
-                parts += [content, "message", "queue", *([fingerprint] if fingerprint else [])]
+                parts = [
+                    *_parts_of(target),
+                    content,
+                    "message",
+                    "queue",
+                    *([fingerprint] if fingerprint else []),
+                ]
                 digest = request_digest(*parts)
                 known = await claim_key(connection, tenant, principal, "Submit", idempotency_key, digest)
                 if known is not None:
@@ -174,11 +214,7 @@ class SessionStore:
                         known["position"],
                         known["cursor"],
                     )
-            session_id = (
-                await open_session(connection, caller, target, self._new_id)
-                if isinstance(target, NewSession)
-                else target
-            )
+            session_id = await self._session_of(connection, caller, target)
             take = read_locked if first else lock_session
             session = await take(connection, tenant, session_id, principal)
             position = await connection.fetchval(_QUEUED, tenant, session_id)
@@ -187,8 +223,8 @@ class SessionStore:
             admitted = await connection.fetchval(
                 """
                 INSERT INTO authority.turns (tenant_id, id, session_id, principal_id, profile_id,
-                    profile_version, kind, trust, content, state, seq, traceparent)
-                SELECT $1, $2, $3, $4, p.id, p.version, 'message', 'trusted', $5, 'queued', $6, $7
+                    profile_version, kind, trust, content, state, seq, traceparent, memo)
+                SELECT $1, $2, $3, $4, p.id, p.version, 'message', 'trusted', $5, 'queued', $6, $7, $9
                 FROM authority.profiles p
                 WHERE p.tenant_id = $1 AND p.id = $8 AND authority.has_right($1, $4, p.id, 'use')
                 RETURNING true
@@ -201,6 +237,7 @@ class SessionStore:
                 cursor,
                 traceparent,
                 session.profile_id,
+                memo,
             )
             if not admitted:
                 raise PermissionDenied("you may not use this profile any more", reason="RIGHT_MISSING")
@@ -220,6 +257,28 @@ class SessionStore:
                     },
                 )
             return Admission(turn_id, session_id, position, cursor, is_runnable)
+
+    async def _session_of(self, connection: Connection, caller: Caller, target: Target) -> UUID:
+        if isinstance(target, NewSession):
+            return await open_session(connection, caller, target, self._new_id)
+        if isinstance(target, Continuation):
+            return await continued_session(connection, caller, target, self._new_id)
+        return target
+
+    async def turn_input(self, caller: Caller, turn_id: UUID) -> TurnInput:
+        """What a turn was asked.
+
+        Raises:
+            NotFound: when it is not the caller's.
+        """
+        async with self._database.transaction(caller.tenant_id) as connection:
+            row = await connection.fetchrow(_INPUT, caller.tenant_id, caller.principal_id, turn_id)
+            if row is None:
+                raise NotFound("no such turn", reason="TURN_NOT_FOUND")
+            earlier = []
+            if row["is_first"]:
+                earlier = await connection.fetch(_IMPORTED, caller.tenant_id, row["session_id"])
+            return TurnInput(row["content"], messages_of(earlier, ()))
 
     async def turn(self, caller: Caller, turn_id: UUID) -> Turn:
         """One turn with its calls.
@@ -278,7 +337,7 @@ class SessionStore:
     async def _turn(self, connection: Connection, caller: Caller, turn_id: UUID) -> Turn:
         row = await connection.fetchrow(
             f"""
-            SELECT {TURN_COLUMNS} FROM authority.turns t
+            SELECT {TURN_COLUMNS}, t.memo FROM authority.turns t
             WHERE t.tenant_id = $1 AND t.principal_id = $2 AND t.id = $3
             """,  # noqa: S608  # columns are a constant
             caller.tenant_id,
@@ -296,6 +355,15 @@ class SessionStore:
             turn_id,
         )
         return turn_of(row, map(call_of, calls))
+
+
+def _parts_of(target: Target) -> list[str]:
+    """What a submission's digest says of where it goes: no two places have the same parts."""
+    if isinstance(target, NewSession):
+        return ["new", *target.parts]
+    if isinstance(target, Continuation):
+        return ["after", *target.parts]
+    return [str(target)]
 
 
 def _session_of(row: Row) -> Session:

@@ -183,6 +183,42 @@ class NewSession(_message.Message):
 Global___NewSession: _TypeAlias = NewSession  # noqa: Y015
 
 @_typing.final
+class Continuation(_message.Message):
+    """Where a conversation goes on: after a turn of the caller's, whatever was said after it elsewhere.
+
+    In the turn's own session, if the turn is the newest there and the session is as wanted; else in a new
+    session that begins with the transcript up to the turn, its text without the calls. Which of them is
+    decided in the transaction that admits the new turn, so that two that go on after one turn at the same
+    time do not read each other. ALREADY_EXISTS (TURN_UNFINISHED) when a new session is needed and the turn
+    has not ended; INVALID_ARGUMENT when the transcript is larger than what may be imported.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_ID_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
+    INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    turn_id: _builtins.str
+    profile: _builtins.str
+    """The wanted profile; empty for the session's."""
+    instructions: _builtins.str
+    """The wanted instructions; empty for the session's."""
+    def __init__(
+        self,
+        *,
+        turn_id: _builtins.str = ...,
+        profile: _builtins.str = ...,
+        instructions: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instructions", b"instructions", "profile", b"profile", "turn_id", b"turn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Continuation: _TypeAlias = Continuation  # noqa: Y015
+
+@_typing.final
 class CreateSessionResponse(_message.Message):
     """See CreateSession."""
 
@@ -313,7 +349,10 @@ class DeleteSessionRequest(_message.Message):
 
     CALLER_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    ONLY_TURN_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
+    only_turn_id: _builtins.str
+    """Optional: delete it only if this is the only turn that was ever admitted to it."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     def __init__(
@@ -321,10 +360,11 @@ class DeleteSessionRequest(_message.Message):
         *,
         caller: _ledger_pb2.Caller | None = ...,
         session_id: _builtins.str = ...,
+        only_turn_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "only_turn_id", b"only_turn_id", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -419,6 +459,8 @@ class SubmitRequest(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     NEW_SESSION_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
+    CONTINUATION_FIELD_NUMBER: _builtins.int
+    MEMO_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     content: _builtins.str
     mode: _builtins.str
@@ -433,11 +475,17 @@ class SubmitRequest(_message.Message):
     """SHA-256 over what else the entrance was asked, so that the idempotency key stands for all of it; may
     be empty.
     """
+    memo: _builtins.str
+    """What the entrance wants to find again with the turn, at most 64 KiB: nobody else reads it."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
     def new_session(self) -> Global___NewSession:
         """Instead of `session_id`: makes the session, or takes the one that its key names."""
+
+    @_builtins.property
+    def continuation(self) -> Global___Continuation:
+        """Instead of `session_id` and `new_session`."""
 
     def __init__(
         self,
@@ -451,10 +499,12 @@ class SubmitRequest(_message.Message):
         traceparent: _builtins.str = ...,
         new_session: Global___NewSession | None = ...,
         fingerprint: _builtins.bytes = ...,
+        continuation: Global___Continuation | None = ...,
+        memo: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "new_session", b"new_session"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "continuation", b"continuation", "new_session", b"new_session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "content", b"content", "fingerprint", b"fingerprint", "idempotency_key", b"idempotency_key", "kind", b"kind", "mode", b"mode", "new_session", b"new_session", "session_id", b"session_id", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "content", b"content", "continuation", b"continuation", "fingerprint", b"fingerprint", "idempotency_key", b"idempotency_key", "kind", b"kind", "memo", b"memo", "mode", b"mode", "new_session", b"new_session", "session_id", b"session_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -493,6 +543,58 @@ class SubmitResponse(_message.Message):
 Global___SubmitResponse: _TypeAlias = SubmitResponse  # noqa: Y015
 
 @_typing.final
+class GetTurnInputRequest(_message.Message):
+    """See GetTurnInput."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    TURN_ID_FIELD_NUMBER: _builtins.int
+    turn_id: _builtins.str
+    @_builtins.property
+    def caller(self) -> _ledger_pb2.Caller: ...
+    def __init__(
+        self,
+        *,
+        caller: _ledger_pb2.Caller | None = ...,
+        turn_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "turn_id", b"turn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTurnInputRequest: _TypeAlias = GetTurnInputRequest  # noqa: Y015
+
+@_typing.final
+class GetTurnInputResponse(_message.Message):
+    """See GetTurnInput."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    EARLIER_FIELD_NUMBER: _builtins.int
+    content: _builtins.str
+    @_builtins.property
+    def earlier(self) -> _containers.RepeatedCompositeFieldContainer[_ledger_pb2.Message]:
+        """In order; empty unless the turn is its session's first."""
+
+    def __init__(
+        self,
+        *,
+        content: _builtins.str = ...,
+        earlier: _abc.Iterable[_ledger_pb2.Message] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "earlier", b"earlier"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTurnInputResponse: _TypeAlias = GetTurnInputResponse  # noqa: Y015
+
+@_typing.final
 class GetTurnRequest(_message.Message):
     """See GetTurn."""
 
@@ -524,16 +626,20 @@ class GetTurnResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TURN_FIELD_NUMBER: _builtins.int
+    MEMO_FIELD_NUMBER: _builtins.int
+    memo: _builtins.str
+    """As it was submitted."""
     @_builtins.property
     def turn(self) -> _ledger_pb2.Turn: ...
     def __init__(
         self,
         *,
         turn: _ledger_pb2.Turn | None = ...,
+        memo: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memo", b"memo", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

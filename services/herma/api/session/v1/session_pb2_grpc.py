@@ -66,6 +66,11 @@ class SessionServiceStub:
                 request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubmitResponse.FromString,
                 _registered_method=True)
+        self.GetTurnInput = channel.unary_unary(
+                '/herma.api.session.v1.SessionService/GetTurnInput',
+                request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnInputRequest.SerializeToString,
+                response_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnInputResponse.FromString,
+                _registered_method=True)
         self.GetTurn = channel.unary_unary(
                 '/herma.api.session.v1.SessionService/GetTurn',
                 request_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnRequest.SerializeToString,
@@ -113,7 +118,8 @@ class SessionServiceServicer:
     def DeleteSession(self, request, context):
         """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
         interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
-        gets its first answer afterwards.
+        gets its first answer afterwards. ALREADY_EXISTS (SESSION_GOES_ON) when it holds another turn than the
+        only one that it was said to hold.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -128,6 +134,13 @@ class SessionServiceServicer:
 
     def Submit(self, request, context):
         """Admits an input as a turn: the turn and its `turn.queued` event in one transaction.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTurnInput(self, request, context):
+        """Reads what a turn was asked, and what its session began with if it is the session's first turn.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,6 +199,11 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.Submit,
                     request_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubmitRequest.FromString,
                     response_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubmitResponse.SerializeToString,
+            ),
+            'GetTurnInput': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTurnInput,
+                    request_deserializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnInputRequest.FromString,
+                    response_serializer=herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnInputResponse.SerializeToString,
             ),
             'GetTurn': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTurn,
@@ -367,6 +385,33 @@ class SessionService:
             '/herma.api.session.v1.SessionService/Submit',
             herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubmitRequest.SerializeToString,
             herma_dot_api_dot_session_dot_v1_dot_session__pb2.SubmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTurnInput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herma.api.session.v1.SessionService/GetTurnInput',
+            herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnInputRequest.SerializeToString,
+            herma_dot_api_dot_session_dot_v1_dot_session__pb2.GetTurnInputResponse.FromString,
             options,
             channel_credentials,
             insecure,

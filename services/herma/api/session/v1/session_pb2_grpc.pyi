@@ -46,12 +46,15 @@ class SessionServiceStub:
     DeleteSession: _grpc.UnaryUnaryMultiCallable[_session_pb2.DeleteSessionRequest, _session_pb2.DeleteSessionResponse]
     """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
     interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
-    gets its first answer afterwards.
+    gets its first answer afterwards. ALREADY_EXISTS (SESSION_GOES_ON) when it holds another turn than the
+    only one that it was said to hold.
     """
     ListMessages: _grpc.UnaryUnaryMultiCallable[_session_pb2.ListMessagesRequest, _session_pb2.ListMessagesResponse]
     """Reads a transcript in order."""
     Submit: _grpc.UnaryUnaryMultiCallable[_session_pb2.SubmitRequest, _session_pb2.SubmitResponse]
     """Admits an input as a turn: the turn and its `turn.queued` event in one transaction."""
+    GetTurnInput: _grpc.UnaryUnaryMultiCallable[_session_pb2.GetTurnInputRequest, _session_pb2.GetTurnInputResponse]
+    """Reads what a turn was asked, and what its session began with if it is the session's first turn."""
     GetTurn: _grpc.UnaryUnaryMultiCallable[_session_pb2.GetTurnRequest, _session_pb2.GetTurnResponse]
     """Reads one turn with its calls."""
     InterruptTurn: _grpc.UnaryUnaryMultiCallable[_session_pb2.InterruptTurnRequest, _session_pb2.InterruptTurnResponse]
@@ -77,12 +80,15 @@ class SessionServiceAsyncStub(SessionServiceStub):
     DeleteSession: _aio.UnaryUnaryMultiCallable[_session_pb2.DeleteSessionRequest, _session_pb2.DeleteSessionResponse]  # type: ignore[assignment]
     """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
     interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
-    gets its first answer afterwards.
+    gets its first answer afterwards. ALREADY_EXISTS (SESSION_GOES_ON) when it holds another turn than the
+    only one that it was said to hold.
     """
     ListMessages: _aio.UnaryUnaryMultiCallable[_session_pb2.ListMessagesRequest, _session_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """Reads a transcript in order."""
     Submit: _aio.UnaryUnaryMultiCallable[_session_pb2.SubmitRequest, _session_pb2.SubmitResponse]  # type: ignore[assignment]
     """Admits an input as a turn: the turn and its `turn.queued` event in one transaction."""
+    GetTurnInput: _aio.UnaryUnaryMultiCallable[_session_pb2.GetTurnInputRequest, _session_pb2.GetTurnInputResponse]  # type: ignore[assignment]
+    """Reads what a turn was asked, and what its session began with if it is the session's first turn."""
     GetTurn: _aio.UnaryUnaryMultiCallable[_session_pb2.GetTurnRequest, _session_pb2.GetTurnResponse]  # type: ignore[assignment]
     """Reads one turn with its calls."""
     InterruptTurn: _aio.UnaryUnaryMultiCallable[_session_pb2.InterruptTurnRequest, _session_pb2.InterruptTurnResponse]  # type: ignore[assignment]
@@ -129,7 +135,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_session_pb2.DeleteSessionResponse, _abc.Awaitable[_session_pb2.DeleteSessionResponse]]:
         """Deletes a session with everything that it holds: turns, messages, calls, events. A turn under way is
         interrupted first. Harmless when repeated by its owner. An idempotency key that was used in it still
-        gets its first answer afterwards.
+        gets its first answer afterwards. ALREADY_EXISTS (SESSION_GOES_ON) when it holds another turn than the
+        only one that it was said to hold.
         """
 
     @_abc_1.abstractmethod
@@ -147,6 +154,14 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_pb2.SubmitResponse, _abc.Awaitable[_session_pb2.SubmitResponse]]:
         """Admits an input as a turn: the turn and its `turn.queued` event in one transaction."""
+
+    @_abc_1.abstractmethod
+    def GetTurnInput(
+        self,
+        request: _session_pb2.GetTurnInputRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_pb2.GetTurnInputResponse, _abc.Awaitable[_session_pb2.GetTurnInputResponse]]:
+        """Reads what a turn was asked, and what its session began with if it is the session's first turn."""
 
     @_abc_1.abstractmethod
     def GetTurn(

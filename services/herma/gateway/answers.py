@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
@@ -21,9 +21,7 @@ from herma.common.logs import logger
 from herma.common.problem import problem
 from herma.gateway import errors
 from herma.gateway.attendance import Departure, Receive, attend
-from herma.gateway.completions.assembly import Assembly
-from herma.gateway.completions.outcome import Answered, Failed
-from herma.gateway.completions.wording import Wording
+from herma.gateway.completions.outcome import Failed
 from herma.gateway.pace import Pace
 from herma.gateway.shapes import openai_error, shaped_as_openai
 from herma.gateway.sse import EventStream, Send
@@ -58,41 +56,65 @@ class Listener:
 Items = AsyncIterator[session_pb2.SubscribeResponse]
 
 
-def streamed_answer(items: Items, wording: Wording, listener: Listener) -> EventStream:
+class Telling(Protocol):
+    """One turn's answer in the words of one of OpenAI's APIs, told once."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing that comes can change it."""
+        ...
+
+    def beginning(self) -> bytes:
+        """What a stream sends first."""
+        ...
+
+    def take(self, item: session_pb2.SubscribeResponse) -> bytes:
+        """Takes what the authority says next; what a stream sends now."""
+        ...
+
+    def end(self) -> bytes:
+        """What a stream sends last, once it has ended."""
+        ...
+
+    def error(self, failed: Failed) -> bytes:
+        """What a stream sends last when it can say no more, though the turn may go on."""
+        ...
+
+    def whole(self) -> Mapping[str, Any] | Failed:
+        """The whole answer's body once it has ended, or why there is none."""
+        ...
+
+
+def streamed_answer(items: Items, telling: Telling, listener: Listener) -> EventStream:
     """The answer as it comes.
 
     Args:
         items: What the authority says after the turn was queued, until the turn's end.
     """
+    farewells = {Departure.RIGHTS: _REVOKED, Departure.GATEWAY: _STOPPING}
     return EventStream(
-        _chunks(items, wording),
+        _frames(items, telling),
         recheck=listener.recheck,
         stopping=listener.stopping,
         pace=listener.pace,
         headers=listener.headers,
-        farewells={
-            Departure.RIGHTS: wording.error(_REVOKED),
-            Departure.GATEWAY: wording.error(_STOPPING),
-        },
+        farewell=lambda departure: telling.error(farewells[departure]) if departure in farewells else b"",
     )
 
 
-async def _chunks(items: Items, wording: Wording) -> AsyncIterator[bytes]:
-    yield wording.beginning()
-    assembly = Assembly(wording.turn_id, streamed=True)
-    outcome = None
+async def _frames(items: Items, telling: Telling) -> AsyncIterator[bytes]:
+    yield telling.beginning()
     try:
         async with aclosing(items) as followed:  # type: ignore[type-var]  # a generator
             async for item in followed:
-                if text := assembly.take(item):
-                    yield wording.text(text)
-                outcome = assembly.outcome
-                if outcome is not None:
+                if frames := telling.take(item):
+                    yield frames
+                if telling.ended:
                     break
     except HermaError as error:
-        outcome = _refused(error)
-    outcome = outcome or _LOST
-    yield wording.end(outcome) if isinstance(outcome, Answered) else wording.error(outcome)
+        yield telling.error(_refused(error))
+        return
+    yield telling.end() if telling.ended else telling.error(_LOST)
 
 
 def _refused(error: HermaError) -> Failed:
@@ -109,11 +131,11 @@ class WholeAnswer(Response):
         items: What the authority says after the turn was queued, until the turn's end.
     """
 
-    def __init__(self, request: Request, items: Items, wording: Wording, listener: Listener) -> None:
+    def __init__(self, request: Request, items: Items, telling: Telling, listener: Listener) -> None:
         super().__init__(headers=dict(listener.headers))
         self._request = request
         self._items = items
-        self._wording = wording
+        self._telling = telling
         self._listener = listener
         self._response: Response | None = None
 
@@ -135,25 +157,23 @@ class WholeAnswer(Response):
             await response(scope, receive, send)
 
     async def _wait(self) -> None:
-        assembly = Assembly(self._wording.turn_id, streamed=False)
-        pieces: list[str] = []
         try:
             async with aclosing(self._items) as followed:  # type: ignore[type-var]  # a generator
                 async for item in followed:
-                    pieces.append(assembly.take(item))
-                    if assembly.outcome is not None:
+                    self._telling.take(item)
+                    if self._telling.ended:
                         break
         except HermaError as error:
             self._response = self._refusal(error)
             return
-        outcome = assembly.outcome
-        if outcome is None:
+        if not self._telling.ended:
             self._response = self._refusal(Internal(_LOST.message))
-        elif isinstance(outcome, Answered):
-            body = self._wording.completion("".join(pieces), outcome).model_dump()
-            self._response = JSONResponse(body, headers=dict(self._listener.headers))
+            return
+        whole = self._telling.whole()
+        if isinstance(whole, Failed):
+            self._response = self._failure(whole)
         else:
-            self._response = self._failure(outcome)
+            self._response = JSONResponse(whole, headers=dict(self._listener.headers))
 
     def _failure(self, failed: Failed) -> Response:
         # A library that tries again by itself would get the same end, or without a key another turn.
