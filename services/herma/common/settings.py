@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, IPvAnyNetwork, SecretStr, field_validator
+from pydantic import Field, FilePath, IPvAnyNetwork, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -51,13 +51,47 @@ class EgressSettings(BaseSettings):
         description="Networks, joined by commas, that URLs of tenants may lead to although they are not"
         " public; http, without TLS, is allowed there too.",
     )
+    egress_denied_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode] = Field(
+        (),
+        description="Networks, joined by commas, that URLs of tenants may not lead to, whatever else is"
+        " said: name your own that have public addresses (hosts, pods, NAT64).",
+    )
+    egress_ports: str = Field(
+        "80,443,1024-65535",
+        description="Ports, and ranges of them, joined by commas, that URLs of tenants may name.",
+    )
+    egress_ca_file: FilePath | None = Field(
+        None, description="PEM file of authorities to trust for URLs of tenants, besides the machine's."
+    )
 
-    @field_validator("egress_allowed_networks", mode="before")
+    @field_validator("egress_allowed_networks", "egress_denied_networks", mode="before")
     @classmethod
     def _networks(cls, text: object) -> object:
         if not isinstance(text, str):
             return text
         return [part.strip() for part in text.split(",") if part.strip()]
+
+    @field_validator("egress_ports")
+    @classmethod
+    def _ports(cls, text: str) -> str:
+        _port_ranges(text)
+        return text
+
+    @property
+    def egress_port_ranges(self) -> tuple[range, ...]:
+        """The ports that may be named."""
+        return _port_ranges(self.egress_ports)
+
+
+def _port_ranges(text: str) -> tuple[range, ...]:
+    ranges = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        low, high = int(first), int(last if dash else first)
+        if not 1 <= low <= high <= 65535:
+            raise ValueError(f"{part.strip()!r} is no port, nor a range of them")
+        ranges.append(range(low, high + 1))
+    return tuple(ranges)
 
 
 class DatabaseSettings(BaseSettings):

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 import herma
 from herma.common.app import Lifecycle, run
-from herma.common.guarded_http import AddressPolicy, GuardedClient
+from herma.common.guarded_http import GuardedClient, egress_client
 from herma.common.ids import UuidV7Factory
 from herma.common.logs import logger
 from herma.common.rpc import Peer, ServiceIdentity, ServiceKeys
@@ -143,7 +143,7 @@ async def serve(settings: GatewaySettings, lifecycle: Lifecycle) -> None:
     identity = ServiceIdentity(NAME, ServiceKeys(pairs))
     async with (
         Peer("session-authority", settings.authority_address, identity) as peer,
-        GuardedClient(AddressPolicy(settings.egress_allowed_networks)) as outside,
+        egress_client(settings) as outside,
     ):
         authority = Authority(peer)
         doorkeeper = doorkeeper_of(authority, outside)

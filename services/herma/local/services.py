@@ -23,6 +23,12 @@ from herma.local.supervisor import Program, base_environment
 
 # Passed on as they are; everything else that a service needs is set here.
 _SHARED = ("HERMA_LOG_LEVEL", "HERMA_OTLP_ENDPOINT", "HERMA_DRAIN_SECONDS", "HERMA_REFLECTION")
+_EGRESS = (
+    "HERMA_EGRESS_ALLOWED_NETWORKS",
+    "HERMA_EGRESS_DENIED_NETWORKS",
+    "HERMA_EGRESS_PORTS",
+    "HERMA_EGRESS_CA_FILE",
+)
 _OWN = {
     "session-authority": ("HERMA_LEASE_TTL_SECONDS", "HERMA_SWEEP_SECONDS", "HERMA_DATABASE_POOL_SIZE"),
     "tool-sandbox": ("HERMA_SANDBOX_IDLE_SECONDS", "HERMA_SANDBOX_SWEEP_SECONDS"),
@@ -38,7 +44,7 @@ _OWN = {
         "HERMA_RUNNER_SLOTS",
         "HERMA_MODEL_IDLE_SECONDS",
     ),
-    "gateway": ("HERMA_EGRESS_ALLOWED_NETWORKS",),
+    "gateway": _EGRESS,
     "memory": (),
 }
 _MODULES = {

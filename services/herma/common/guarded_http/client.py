@@ -1,80 +1,47 @@
 """Requests to URLs that somebody else chose.
 
 Every hop of a redirect is taken apart and judged like the first URL.  Nothing of this machine goes along:
-no proxy settings, no `.netrc`, no cookies.  Sizes are counted after decompression.
+no proxy settings, no `.netrc`, no cookies, no trace context.  Sizes are counted after decompression.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import httpcore
-from opentelemetry import trace
-from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from herma.common.errors import HermaError, InvalidArgument, Kind
+from herma.common.errors import InvalidArgument
 from herma.common.guarded_http.addresses import AddressPolicy
-from herma.common.guarded_http.network import GuardedNetwork, PeerUnreachable, Resolver, SystemResolver
-from herma.common.guarded_http.target import Origin, Target, parse_target
+from herma.common.guarded_http.body import body_of
+from herma.common.guarded_http.credential import Credential
+from herma.common.guarded_http.failures import PeerTimeout, peer_failures
+from herma.common.guarded_http.headers import check_headers
+from herma.common.guarded_http.hop_record import HopRecords
+from herma.common.guarded_http.network import GuardedNetwork
+from herma.common.guarded_http.resolver import Resolver, SystemResolver
+from herma.common.guarded_http.shares import Shares
+from herma.common.guarded_http.step import Step
+from herma.common.guarded_http.target import UrlRefused, parse_target
+from herma.common.logs import logger
 
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-# What a client of ours may not say for itself; credentials travel as `Credential`.
-_RESERVED: Final = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-length",
-        "cookie",
-        "expect",
-        "host",
-        "proxy-authorization",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_CHUNK: Final = 64 * 1024
+# CONNECT is no request to a resource, and TRACE answers with the credentials that it got.
+_METHODS: Final = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _USER_AGENT: Final = "Herma"
+_MOST_CONNECTIONS: Final = 100
+_MOST_PER_HOLDER: Final = 16
 
-
-class ReplyTooLarge(HermaError):
-    """The other side's answer is larger than allowed."""
-
-    kind = Kind.UNAVAILABLE
-    reason = "REPLY_TOO_LARGE"
-
-
-class ReplyUnusable(HermaError):
-    """The other side's answer is no HTTP, or encoded in a way that was not asked for."""
-
-    kind = Kind.UNAVAILABLE
-    reason = "REPLY_UNUSABLE"
-
-
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """A header that goes to one origin only."""
-
-    origin: Origin
-    header: str
-    value: str
-
-    def __repr__(self) -> str:
-        """Without the value."""
-        return f"Credential({self.origin}, {self.header})"
+_log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer that is being read.  `headers` have lower-case names; of several, the last."""
+    """An answer that is being read.  `headers` have lower-case names; several are joined by commas."""
 
     status: int
     headers: Mapping[str, str]
@@ -96,10 +63,11 @@ class GuardedClient:
     """Makes requests.
 
     Args:
-        policy: Which addresses may be reached.
+        policy: Which addresses and ports may be reached.
         resolver: Looks names up.
-        tls: For tests with an authority of their own; certificates are always verified.
+        tls: Which authorities are trusted; certificates are always verified.
         plain_anywhere: Also http, not only https, to public addresses.
+        most_per_holder: Requests at a time of one holder.
     """
 
     def __init__(
@@ -109,14 +77,19 @@ class GuardedClient:
         tls: ssl.SSLContext | None = None,
         *,
         plain_anywhere: bool = False,
+        most_per_holder: int = _MOST_PER_HOLDER,
     ) -> None:
         resolver = resolver or SystemResolver()
         context = tls or ssl.create_default_context()
-        self._tracer = trace.get_tracer("herma.guarded_http")
+        if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
+            raise ValueError("certificates are always verified")
+        self._policy = policy
+        self._records = HopRecords()
+        self._shares = Shares(most_per_holder)
         self._pools = {
             scheme: httpcore.AsyncConnectionPool(
                 ssl_context=context,
-                max_connections=100,
+                max_connections=_MOST_CONNECTIONS,
                 max_keepalive_connections=20,
                 keepalive_expiry=15,
                 network_backend=GuardedNetwork(
@@ -135,22 +108,26 @@ class GuardedClient:
         body: bytes = b"",
         credential: Credential | None = None,
         timeout: float = 10.0,
+        silence: float | None = None,
         max_bytes: int = 1024 * 1024,
         redirects: int = 0,
+        holder: str = "",
     ) -> Reply:
         """Makes one request and reads the answer.
 
         Args:
-            headers: Besides those of every request.
-            timeout: Seconds for all of it.
+            headers: Besides those of every request; few follow a redirect to another origin.
+            timeout: Seconds for all of it, redirects included.
+            silence: Seconds that the other side may send, or take, nothing.
             max_bytes: Of the answer's body, decompressed.
             redirects: How many are followed; the one beyond is answered as it is.
+            holder: For whom it is (a tenant): nobody gets all of the connections.  The host if empty.
 
         Raises:
             UrlRefused: when the URL, or one that it redirects to, may not be reached.
-            PeerUnreachable: when the other side does not answer in time.
+            PeerUnreachable, PeerTimeout, PeerUntrusted: when there is no answer.
             ReplyTooLarge, ReplyUnusable: for an answer that is not taken.
-            InvalidArgument: for headers that cannot be sent.
+            InvalidArgument: for a method or headers that cannot be sent.
         """
         reading_of = self.reading(
             method,
@@ -159,8 +136,10 @@ class GuardedClient:
             body=body,
             credential=credential,
             timeout=timeout,
+            silence=silence,
             max_bytes=max_bytes,
             redirects=redirects,
+            holder=holder,
         )
         async with reading_of as reading:
             received = b"".join([chunk async for chunk in reading.chunks])
@@ -176,31 +155,35 @@ class GuardedClient:
         body: bytes = b"",
         credential: Credential | None = None,
         timeout: float = 10.0,
+        silence: float | None = None,
         max_bytes: int = 1024 * 1024,
         redirects: int = 0,
+        holder: str = "",
     ) -> AsyncIterator[Reading]:
         """As `request`, with the body still to be read; the time runs until the block ends."""
-        target = parse_target(url)
-        given = _checked(headers or {})
+        step = _first_step(method, url, headers or {}, body)
+        allowance = silence or timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with (
+                asyncio.timeout(timeout) as deadline,
+                self._shares.of(holder or step.target.origin.host),
+            ):
                 while True:
-                    async with self._hop(method, target, given, body, credential) as response:
-                        onward = _onward(target, response) if redirects else None
+                    async with self._hop(step, credential, allowance, deadline) as response:
+                        onward = _onward(step, response) if redirects else None
                         if onward is None:
-                            yield Reading(
-                                response.status,
-                                _named(response.headers),
-                                target.url,
-                                _decoded(response, max_bytes),
-                            )
+                            encoding = ", ".join(_values(response, b"content-encoding"))
+                            chunks = body_of(response, encoding.strip().lower(), max_bytes)
+                            async with aclosing(chunks):
+                                yield Reading(response.status, _named(response), step.target.url, chunks)
                             return
                     redirects -= 1
-                    if response.status == 303 or (response.status in (301, 302) and method == "POST"):
-                        method, body = "GET", b""
-                    target = onward
+                    step = onward
         except TimeoutError as error:
-            raise PeerUnreachable from error
+            # Else it is one of whoever reads.
+            if deadline.expired():
+                raise PeerTimeout from error
+            raise
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -220,96 +203,76 @@ class GuardedClient:
 
     @asynccontextmanager
     async def _hop(
-        self,
-        method: str,
-        target: Target,
-        headers: Sequence[tuple[str, str]],
-        body: bytes,
-        credential: Credential | None,
+        self, step: Step, credential: Credential | None, silence: float, deadline: asyncio.Timeout
     ) -> AsyncIterator[httpcore.Response]:
-        sent = [*headers, ("user-agent", _USER_AGENT), ("accept-encoding", "gzip")]
-        if credential is not None and credential.origin == target.origin:
-            sent.append((credential.header, credential.value))
-        # An empty body is announced where one is expected.
-        content = body if body or method in ("POST", "PUT", "PATCH") else None
-        with self._span(method, target) as span:
-            try:
-                async with self._pools[target.origin.scheme].stream(
-                    method, target.url, headers=sent, content=content
-                ) as response:
-                    span.set_attribute("http.response.status_code", response.status)
-                    yield response
-            except HermaError as error:
-                span.set_attribute("error.type", error.reason)
-                span.set_status(Status(StatusCode.ERROR, error.reason))
-                raise
-            except httpcore.LocalProtocolError as error:
-                raise InvalidArgument("these headers cannot be sent") from error
-            except (httpcore.RemoteProtocolError, httpcore.UnsupportedProtocol) as error:
-                raise ReplyUnusable from error
-            except (httpcore.NetworkError, httpcore.TimeoutException, ssl.SSLError, OSError) as error:
-                span.set_attribute("error.type", type(error).__name__)
-                span.set_status(Status(StatusCode.ERROR, "URL_UNREACHABLE"))
-                raise PeerUnreachable from error
-
-    def _span(self, method: str, target: Target) -> Any:
-        # Paths and queries of others may hold secrets.
-        return self._tracer.start_as_current_span(
-            method,
-            kind=SpanKind.CLIENT,
-            attributes={
-                "http.request.method": method,
-                "server.address": target.origin.host,
-                "server.port": target.origin.port,
-                "url.scheme": target.origin.scheme,
-            },
-            record_exception=False,
-            set_status_on_exception=False,
-        )
+        origin = step.target.origin
+        with self._records.of(step, deadline) as hop:
+            if not self._policy.allows_port(origin.port):
+                _log.warning("a port was refused", host=origin.host, port=origin.port)
+                raise UrlRefused("the URL's port cannot be reached from here")
+            async with AsyncExitStack() as stack:
+                with peer_failures():
+                    response = await stack.enter_async_context(
+                        self._pools[origin.scheme].stream(
+                            step.method,
+                            # In its parts: nobody takes the URL apart a second time.
+                            httpcore.URL(
+                                scheme=origin.scheme,
+                                host=origin.host,
+                                port=origin.port,
+                                target=step.target.path,
+                            ),
+                            headers=_sent(step, credential),
+                            # An empty body is announced where one is expected.
+                            content=step.body
+                            if step.body or step.method in ("POST", "PUT", "PATCH")
+                            else None,
+                            extensions={
+                                "timeout": {"read": silence, "write": silence, "connect": silence}
+                            },
+                        )
+                    )
+                hop.status = response.status
+                yield response
 
 
-def _checked(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    for name in headers:
-        if name.lower() in _RESERVED:
-            raise InvalidArgument(f"the header {name!r} is not the caller's to set")
-    return [(name.lower(), value) for name, value in headers.items()]
-
-
-def _onward(target: Target, response: httpcore.Response) -> Target | None:
-    location = _named(response.headers).get("location")
-    if response.status not in _REDIRECTS or location is None:
-        return None
-    return target.joined(location)
-
-
-def _named(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
-
-
-async def _decoded(response: httpcore.Response, limit: int) -> AsyncIterator[bytes]:
-    encoding = _named(response.headers).get("content-encoding", "").strip().lower()
-    if encoding not in ("", "identity", "gzip"):
-        raise ReplyUnusable("the answer is encoded in a way that was not asked for")
-    inflating = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
-    size = 0
-    async for raw in response.aiter_stream():
-        for chunk in _inflated(inflating, raw):
-            size += len(chunk)
-            if size > limit:
-                raise ReplyTooLarge(f"the answer is larger than {limit} bytes")
-            yield chunk
-    if inflating is not None and not inflating.eof:
-        raise ReplyUnusable("the answer is cut short")
-
-
-def _inflated(inflating: Any, raw: bytes) -> Any:
-    if inflating is None:
-        yield raw
-        return
+def _first_step(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Step:
+    if method not in _METHODS:
+        raise InvalidArgument("this method cannot be used")
+    given = check_headers(headers)
     try:
-        while raw and not inflating.eof:
-            # In pieces: a small input may be a very large output.
-            yield inflating.decompress(raw, _CHUNK)
-            raw = inflating.unconsumed_tail
-    except zlib.error as error:
-        raise ReplyUnusable("the answer is not what its encoding says") from error
+        target = parse_target(url)
+    except UrlRefused as refused:
+        # The URL itself may hold a secret.
+        _log.warning("a URL was refused", why=refused.message)
+        raise
+    return Step(0, method, target, given, body)
+
+
+def _onward(step: Step, response: httpcore.Response) -> Step | None:
+    try:
+        return step.after(response.status, _values(response, b"location"))
+    except UrlRefused as refused:
+        _log.warning("a redirect was refused", host=step.target.origin.host, why=refused.message)
+        raise
+
+
+def _sent(step: Step, credential: Credential | None) -> Sequence[tuple[str, str]]:
+    sent = {"host": step.target.origin.authority, "user-agent": _USER_AGENT, "accept-encoding": "gzip"}
+    sent.update(step.headers)
+    if credential is not None and credential.origin == step.target.origin:
+        sent[credential.header.lower()] = credential.value
+    return list(sent.items())
+
+
+def _values(response: httpcore.Response, name: bytes) -> Sequence[str]:
+    return [value.decode("latin-1") for key, value in response.headers if key.lower() == name]
+
+
+def _named(response: httpcore.Response) -> Mapping[str, str]:
+    named: dict[str, str] = {}
+    for key, value in response.headers:
+        name, text = key.decode("latin-1").lower(), value.decode("latin-1")
+        # RFC 9110 §5.3.
+        named[name] = f"{named[name]}, {text}" if name in named else text
+    return named

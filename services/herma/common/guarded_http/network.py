@@ -9,50 +9,21 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import httpcore
 
-from herma.common.errors import Unavailable
-from herma.common.guarded_http.addresses import Address, AddressPolicy
+from herma.common.guarded_http.addresses import Address, AddressPolicy, unmapped
+from herma.common.guarded_http.failures import PeerTimeout, PeerUnreachable
+from herma.common.guarded_http.resolver import Resolver
 from herma.common.guarded_http.target import UrlRefused
 from herma.common.logs import logger
 
-_RESOLVE_SECONDS = 5.0
 # Until the next address is tried.
 _CONNECT_SECONDS = 5.0
 _MOST_ADDRESSES = 16
 
 _log = logger(__name__)
-
-
-class PeerUnreachable(Unavailable):
-    """The other side does not answer; try again."""
-
-    reason = "URL_UNREACHABLE"
-
-
-class Resolver(Protocol):
-    """Looks names up."""
-
-    async def addresses(self, host: str) -> Sequence[Address]:
-        """All addresses of a name.
-
-        Raises:
-            OSError: when there is none, or nobody answers.
-        """
-
-
-class SystemResolver:
-    """The machine's own."""
-
-    async def addresses(self, host: str) -> Sequence[Address]:
-        """As `Resolver.addresses`."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_RESOLVE_SECONDS):
-            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        # A link-local answer may come with a zone; without it, it is judged all the same.
-        return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
 
 
 class GuardedNetwork(httpcore.AsyncNetworkBackend):
@@ -83,15 +54,16 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         Raises:
             UrlRefused: when one of its addresses is not allowed, or the name does not resolve: what is
                 inside is not told from what is not.
-            PeerUnreachable: when none answers.
+            PeerUnreachable: when none answers, or the name cannot be looked up now.
+            PeerTimeout: when the name, or the last of its addresses, takes too long.
         """
         failure: Exception | None = None
-        for address in await self._judged(host):
+        for address in (await self._judged(host))[:_MOST_ADDRESSES]:
             try:
                 stream = await self._sockets.connect_tcp(
                     str(address),
                     port,
-                    timeout or _CONNECT_SECONDS,
+                    min(timeout or _CONNECT_SECONDS, _CONNECT_SECONDS),
                     local_address,
                     socket_options,
                 )
@@ -100,6 +72,8 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
                 continue
             await _check_peer(stream, address)
             return stream
+        if isinstance(failure, httpcore.ConnectTimeout):
+            raise PeerTimeout from failure
         raise PeerUnreachable from failure
 
     async def connect_unix_socket(self, path: str, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
@@ -111,20 +85,56 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
     async def _judged(self, host: str) -> Sequence[Address]:
-        try:
-            found: Sequence[Address] = [ipaddress.ip_address(host)]
-        except ValueError:
-            try:
-                found = (await self._resolver.addresses(host))[:_MOST_ADDRESSES]
-            except (OSError, UnicodeError) as error:
-                _log.info("a host does not resolve", host=host)
-                raise UrlRefused from error
-        may = self._policy.vouches_for if self._needs_voucher else self._policy.allows
-        refused = [str(address) for address in found if not may(address)]
+        found = list(dict.fromkeys(unmapped(address) for address in await self._found(host)))
+        refused = [str(address) for address in found if not self._may(address)]
         if refused or not found:
-            _log.warning("a host was refused", host=host, addresses=refused)
-            raise UrlRefused
-        return list(dict.fromkeys(found))
+            _log.warning("a host was refused", host=host, addresses=refused[:_MOST_ADDRESSES])
+            raise self._refusal()
+        return found
+
+    async def _found(self, host: str) -> Sequence[Address]:
+        try:
+            return [ipaddress.ip_address(host)]
+        except ValueError:
+            pass
+        try:
+            return await self._resolver.addresses(host)
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_AGAIN:
+                raise PeerUnreachable from error
+            _log.info("a host does not resolve", host=host)
+            raise self._refusal() from error
+        except TimeoutError as error:
+            raise PeerTimeout from error
+        except (OSError, UnicodeError) as error:
+            _log.info("a host does not resolve", host=host)
+            raise self._refusal() from error
+
+    def _may(self, address: Address) -> bool:
+        if self._policy.vouches_for(address):
+            return True
+        return not self._needs_voucher and self._policy.allows(address) and not _is_own(address)
+
+    def _refusal(self) -> UrlRefused:
+        # The same words whatever the name resolves to, and whether it does.
+        if self._needs_voucher:
+            return UrlRefused("this URL cannot be reached from here; it must begin with https://")
+        return UrlRefused()
+
+
+def _is_own(address: Address) -> bool:
+    """Whether the address is one of this machine: what listens there may be hidden by a firewall.
+
+    The kernel sends to its own addresses from the very same.  To connect a datagram socket sends nothing.
+    """
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), 9))
+        except OSError:
+            # No way there: the connection will say so.
+            return False
+        return ipaddress.ip_address(str(probe.getsockname()[0]).partition("%")[0]) == address
 
 
 async def _check_peer(stream: httpcore.AsyncNetworkStream, address: Address) -> None:

@@ -21,6 +21,7 @@ MAX_URL: Final = 8 * 1024
 _PORTS: Final = {"https": 443, "http": 80}
 # The last label decides whether parsers take the host for an IPv4 address.
 _NUMERIC: Final = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9a-fA-F]*)")
+_AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:@%]+)(?::(?P<port>[0-9]{0,5}))?")
 _UNFIT: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\^`{|}<>\"]")
 
 
@@ -33,11 +34,21 @@ class UrlRefused(HermaError):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Scheme, host and port (RFC 6454)."""
+    """Scheme, host and port (RFC 6454).  An IPv6 address has no brackets here."""
 
     scheme: str
     host: str
     port: int
+
+    def __str__(self) -> str:
+        """As a URL without a path."""
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """As the header `Host` has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if _PORTS[self.scheme] == self.port else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +62,7 @@ class Target:
     @property
     def url(self) -> str:
         """The URL as it is requested."""
-        origin = self.origin
-        host = f"[{origin.host}]" if ":" in origin.host else origin.host
-        port = "" if _PORTS[origin.scheme] == origin.port else f":{origin.port}"
-        return f"{origin.scheme}://{host}{port}{self.path}"
+        return f"{self.origin}{self.path}"
 
     def joined(self, reference: str) -> Target:
         """Where a reference, such as a redirect's `Location`, leads from here.
@@ -76,7 +84,6 @@ def parse_target(url: str) -> Target:
     _check_text(url)
     try:
         parts = urlsplit(url)
-        port = parts.port
     except ValueError as error:
         raise UrlRefused("this is no URL") from error
     scheme = parts.scheme.lower()
@@ -84,13 +91,19 @@ def parse_target(url: str) -> Target:
         raise UrlRefused("only https and http URLs can be reached")
     if "@" in parts.netloc:
         raise UrlRefused("a URL must not name a user")
-    if not parts.hostname or port == 0:
-        raise UrlRefused("the URL names no host")
-    host, address = _host(parts.hostname, is_bracketed="[" in parts.netloc)
+    # Not `parts.hostname`: it takes what stands between brackets, whatever stands after them.  No `%`:
+    # an address must not name a zone.
+    authority = _AUTHORITY.fullmatch(parts.netloc)
+    if authority is None:
+        raise UrlRefused("the URL names no host, or none that can be reached")
+    port = int(authority["port"] or _PORTS[scheme])
+    if not 1 <= port <= 65535:
+        raise UrlRefused("the URL's port is none")
+    host, address = _host(authority["host"].strip("[]"), is_bracketed=authority["host"].startswith("["))
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not path.startswith("/"):
         raise UrlRefused("this is no URL")
-    return Target(Origin(scheme, host, port or _PORTS[scheme]), path, address)
+    return Target(Origin(scheme, host, port), path, address)
 
 
 def _check_text(url: str) -> None:
@@ -107,8 +120,6 @@ def _host(text: str, *, is_bracketed: bool) -> tuple[str, Address | None]:
             address = ipaddress.IPv6Address(text)
         except ValueError as error:
             raise UrlRefused("this is no address") from error
-        if address.scope_id is not None:
-            raise UrlRefused("an address must not name a zone")
         return str(address), address
     if _NUMERIC.fullmatch(text):
         try:
