@@ -233,7 +233,7 @@ async def test_streamed_text_comes_before_the_message_is_complete(platform: Test
         ("POST", "/v1/sessions", {"content": b"[" * 5000}, 400, "JSON_TOO_DEEP"),
         ("POST", "/v1/sessions", {"content": b"x" * 10_000_000}, 413, "BODY_TOO_LARGE"),
         ("GET", "/v1/sessions?page_size=0", {}, 400, "INVALID_ARGUMENT"),
-        ("GET", "/v1/sessions?page_token=%21", {}, 400, "INVALID_ARGUMENT"),
+        ("GET", "/v1/sessions?page_token=%21", {}, 404, "PAGE_NOT_FOUND"),
     ],
 )
 async def test_bad_requests_get_clear_problems(
