@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docgen import cli_reference, configuration, http_reference
+from docgen import audit_actions, cli_reference, configuration, http_reference
 from docgen.figures import figures, fill
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,6 +18,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield DOCS / "configuration.md", configuration.render()
     yield DOCS / "cli.md", cli_reference.render()
     yield DOCS / "http.md", http_reference.render()
+    audit = DOCS / "audit.md"
+    yield audit, audit_actions.fill(audit.read_text())
     readme = ROOT / "README.md"
     yield readme, fill(readme.read_text(), figures(DOCS / "benchmarks.md"))
 

@@ -19,7 +19,7 @@ def test_the_tools_are_those_of_the_runner() -> None:
 
 def test_the_gateway_has_the_same_limits() -> None:
     schema = ProfileSpecBody.model_json_schema()["properties"]
-    assert set(schema) == {"description", "persona", "model", "tools", "max_iterations"}
+    assert set(schema) == {"description", "persona", "model", "tools", "max_iterations", "access"}
     assert schema["description"]["maxLength"] == rules.MAX_DESCRIPTION
     assert schema["persona"]["maxLength"] == rules.MAX_PERSONA
     assert schema["model"]["maxLength"] == rules.MAX_MODEL

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,3 +198,30 @@ async def test_a_provider_changes_its_keys(platform: TestPlatform, provider: Oid
             return (await client.http.get("/v1/whoami")).status_code == 401
 
         await eventually(is_over, "the old key is not")
+
+
+async def test_what_was_done_is_audited_and_checked(platform: TestPlatform, tmp_path: Path) -> None:
+    robot = herma(platform, "principal", "add", "audited")
+    key = herma(platform, "key", "create", "--principal", robot["id"])
+    async with platform.client(key["secret"]) as client:
+        assert (await client.http.get("/v1/audit")).status_code == 403
+        # A member may edit profiles only where a grant says so.
+        refused = await client.http.put("/v1/profiles/mine", json={})
+        assert refused.status_code == 403
+    newest = herma(platform, "audit", "ls", "--limit", "3")
+    assert [(record["action"], record["outcome"]) for record in newest] == [
+        ("profile.applied", "refused"),
+        ("key.created", "done"),
+        ("principal.created", "done"),
+    ]
+    assert len(newest[0]["trace_id"]) == 32
+    checked = herma(platform, "audit", "verify")
+    assert checked["holds"]
+    export = tmp_path / "audit.jsonl"
+    export.write_text(platform.herma("audit", "export").stdout)
+    assert herma(platform, "audit", "verify", str(export))["records"] == checked["records"]
+    lines = export.read_text().splitlines()
+    export.write_text("\n".join([*lines[:-2], lines[-1]]))
+    broken = platform.herma("audit", "verify", str(export), check=False)
+    assert broken.returncode == 1
+    assert "does not hold" in broken.stdout

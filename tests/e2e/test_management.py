@@ -217,7 +217,7 @@ async def test_keys_are_listed_and_revoked(platform: TestPlatform, stranger: str
     platform.environment["HERMA_API_KEY"] = made["secret"]
     try:
         assert platform.herma("session", "ls", "--limit", "1").returncode == 0
-        assert "lacks the scope 'keys'" in refused(platform, "key", "ls")
+        assert "the scope 'keys' is missing" in refused(platform, "key", "ls")
         assert "lacks the scope 'profiles'" in refused(
             platform, "profile", "apply", "-f", "-", input="name: x\n"
         )

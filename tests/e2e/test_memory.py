@@ -154,22 +154,13 @@ async def test_a_recall_is_replayed_byte_for_byte(
 async def test_never_for_another_principal_or_tenant(
     platform: TestPlatform, model: ScriptedModelServer
 ) -> None:
-    made = json.loads(platform.herma("tenant", "create", f"t{uuid.uuid4().hex[:8]}", "-o", "json").stdout)
-    async with platform.client() as owner, platform.client(made["key"]) as stranger:
+    tenant = json.loads(
+        platform.herma("tenant", "create", f"t{uuid.uuid4().hex[:8]}", "-o", "json").stdout
+    )
+    async with platform.client() as owner, platform.client(tenant["key"]) as stranger:
         await told(owner)
-        key = (await owner.http.post("/v1/keys", json={"scopes": ["agent"]})).json()
-        colleague_id = uuid.uuid4()
-        platform.sql(
-            "authority",
-            "WITH made AS (INSERT INTO authority.principals (tenant_id, id, issuer, subject)"
-            f" SELECT tenant_id, '{colleague_id}', 'test', '{colleague_id}' FROM authority.api_keys"
-            f" WHERE id = '{key['id']}' RETURNING id)"
-            " SELECT id FROM made",
-        )
-        platform.sql(
-            "authority",
-            f"UPDATE authority.api_keys SET principal_id = '{colleague_id}' WHERE id = '{key['id']}'",
-        )
+        made = await owner.http.post("/v1/principals", json={"subject": f"s{uuid.uuid4().hex[:8]}"})
+        key = (await owner.http.post("/v1/keys", json={"principal_id": made.json()["id"]})).json()
         async with platform.client(key["secret"]) as colleague:
             for word, client in (("ASK four", stranger), ("ASK five", colleague)):
                 await client.answer(await client.session(), f"{word}: what is my dog called? 北京大学")

@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 
 import herma
-from herma.cli import grant, issuer, key, principal, profile, session, tenant, turn
+from herma.cli import audit, grant, issuer, key, principal, profile, session, tenant, turn
 from herma.cli.chat.command import chat
 from herma.cli.client import ApiClient, find_platform
 from herma.cli.completion import completion
@@ -36,7 +36,7 @@ from herma.local.settings import BootstrapSettings, UpSettings
 app = typer.Typer(
     name="herma", help="Hosts AI agents.", no_args_is_help=True, pretty_exceptions_enable=False
 )
-for noun in (grant, issuer, key, principal, profile, session, tenant, turn):
+for noun in (audit, grant, issuer, key, principal, profile, session, tenant, turn):
     app.add_typer(noun.app, name=noun.__name__.rpartition(".")[2])
 app.command("chat")(chat)
 app.command("doctor")(doctor)

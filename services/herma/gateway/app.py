@@ -24,6 +24,7 @@ from herma.gateway.oidc.key_sets import KeySets, fetch_document
 from herma.gateway.oidc.tokens import TokenVerifier
 from herma.gateway.pace import Pace
 from herma.gateway.routes import (
+    audit,
     chat_completions,
     events,
     grants,
@@ -83,6 +84,7 @@ def build_app(
         grants,
         issuers,
         tenants,
+        audit,
         whoami,
         chat_completions,
         responses,

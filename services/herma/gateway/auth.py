@@ -26,10 +26,9 @@ _CACHED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """An authenticated caller.  `key_id` is empty for a token."""
+    """An authenticated caller."""
 
     caller: ledger_pb2.Caller
-    key_id: str
     scopes: frozenset[str]
 
     def need(self, scope: str) -> None:
@@ -90,19 +89,21 @@ class Doorkeeper:
 
     async def _key_holder(self, key: str) -> Visitor:
         found = await self._authority.identities.authenticate(key)
-        return Visitor(found.caller, found.key_id, frozenset(found.scopes))
+        return Visitor(found.caller, frozenset(found.scopes))
 
     async def _bearer(self, token: str) -> tuple[Visitor, float]:
         bearer = await self._tokens.bearer(token)
         found = await self._authority.identities.enter(
             bearer.tenant_id, bearer.issuer_id, bearer.subject, bearer.name, bearer.groups
         )
-        visitor = Visitor(found.caller, "", frozenset(found.scopes))
+        visitor = Visitor(found.caller, frozenset(found.scopes))
         return visitor, min(_CACHE_SECONDS, bearer.expires_at - self._clock())
 
     def forget(self, key_id: str) -> None:
         """Drops what is remembered of a key: here, a revoked key stops working at once."""
-        for digest in [digest for digest, (_, known) in self._seen.items() if known.key_id == key_id]:
+        for digest in [
+            digest for digest, (_, known) in self._seen.items() if known.caller.key_id == key_id
+        ]:
             del self._seen[digest]
 
 

@@ -11,6 +11,7 @@ from herma.api.ledger.v1 import ledger_pb2
 from herma.api.session.v1 import session_pb2, session_pb2_grpc
 from herma.common.errors import HermaError, Unauthenticated
 from herma.common.rpc import Peer
+from herma.gateway.audit import Audit
 from herma.gateway.identities import Identities
 from herma.gateway.issuers import Issuers
 from herma.gateway.principals import Principals
@@ -29,6 +30,7 @@ class Authority:
         self.identities = Identities(peer)
         self.principals = Principals(peer)
         self.issuers = Issuers(peer)
+        self.audit = Audit(peer)
         self.profiles = Profiles(peer)
         self._health: Any = health_pb2_grpc.HealthStub(peer.channel)
 

@@ -44,25 +44,24 @@ class Identities:
         )
         return found
 
-    async def who_am_i(self, caller: ledger_pb2.Caller, key_id: str) -> identity_pb2.WhoAmIResponse:
+    async def who_am_i(self, caller: ledger_pb2.Caller) -> identity_pb2.WhoAmIResponse:
         """Who the caller is."""
         found: identity_pb2.WhoAmIResponse = await self._peer.call(
             self._stub.WhoAmI,
-            identity_pb2.WhoAmIRequest(caller=caller, key_id=key_id),
+            identity_pb2.WhoAmIRequest(caller=caller),
             timeout=_TIMEOUT,
             retry=True,
         )
         return found
 
     async def create_tenant(
-        self, caller: ledger_pb2.Caller, caller_key_id: str, name: str, idempotency_key: str
+        self, caller: ledger_pb2.Caller, name: str, idempotency_key: str
     ) -> identity_pb2.CreateTenantResponse:
         """Makes a tenant."""
         found: identity_pb2.CreateTenantResponse = await self._peer.call(
             self._stub.CreateTenant,
             identity_pb2.CreateTenantRequest(
                 caller=caller,
-                caller_key_id=caller_key_id,
                 name=name,
                 idempotency_key=idempotency_key,
             ),
@@ -72,14 +71,13 @@ class Identities:
         return found
 
     async def list_tenants(
-        self, caller: ledger_pb2.Caller, caller_key_id: str, page_size: int, page_token: str
+        self, caller: ledger_pb2.Caller, page_size: int, page_token: str
     ) -> identity_pb2.ListTenantsResponse:
         """Lists tenants."""
         found: identity_pb2.ListTenantsResponse = await self._peer.call(
             self._stub.ListTenants,
             identity_pb2.ListTenantsRequest(
                 caller=caller,
-                caller_key_id=caller_key_id,
                 page_size=page_size,
                 page_token=page_token,
             ),
@@ -91,7 +89,6 @@ class Identities:
     async def create_key(
         self,
         caller: ledger_pb2.Caller,
-        caller_key_id: str,
         name: str,
         scopes: Sequence[str],
         expires_at: datetime | None,
@@ -102,7 +99,6 @@ class Identities:
         """Makes a key."""
         request = identity_pb2.CreateKeyRequest(
             caller=caller,
-            caller_key_id=caller_key_id,
             name=name,
             scopes=scopes,
             idempotency_key=idempotency_key,
@@ -119,7 +115,6 @@ class Identities:
     async def rotate_key(
         self,
         caller: ledger_pb2.Caller,
-        caller_key_id: str,
         key_id: str,
         overlap_seconds: int,
         idempotency_key: str,
@@ -128,7 +123,6 @@ class Identities:
         """Replaces a key."""
         request = identity_pb2.RotateKeyRequest(
             caller=caller,
-            caller_key_id=caller_key_id,
             key_id=key_id,
             idempotency_key=idempotency_key,
             manages=manages,

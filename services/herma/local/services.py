@@ -89,6 +89,7 @@ class Fleet:
                 {
                     "HERMA_DATABASE_URL": self._database_url("authority"),
                     "HERMA_TURN_TOKEN_KEY": self._installation.turn_token_key,
+                    "HERMA_AUDIT_ANCHOR_DIR": str(self._installation.folder / "audit-anchors"),
                 },
                 number if len(self._plan.authorities) > 1 else None,
             )

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from functools import partial
 
+from herma.api.audit.v1 import audit_pb2_grpc
 from herma.api.identity.v1 import identity_pb2_grpc
 from herma.api.issuer.v1 import issuer_pb2_grpc
 from herma.api.lease.v1 import lease_pb2_grpc
@@ -21,6 +22,8 @@ from herma.common.postgres.migrations import ServiceSchema
 from herma.common.rpc import RpcServer, ServedApi, ServiceIdentity, ServiceKeys
 from herma.common.turn_token import TurnTokenSigner, TurnTokenVerifier
 from herma.session_authority import bells
+from herma.session_authority.anchoring import Anchors
+from herma.session_authority.audit_servicer import AuditServicer
 from herma.session_authority.bells import Belfry
 from herma.session_authority.deletion import Deletions
 from herma.session_authority.identity_servicer import IdentityServicer
@@ -28,8 +31,10 @@ from herma.session_authority.issuer_servicer import IssuerServicer
 from herma.session_authority.lease_servicer import LeaseServicer
 from herma.session_authority.principal_servicer import PrincipalServicer
 from herma.session_authority.profile_servicer import ProfileServicer
+from herma.session_authority.refusals import Refusals
 from herma.session_authority.servicer import SessionServicer
 from herma.session_authority.settings import AuthoritySettings
+from herma.session_authority.store.audit import AuditLog
 from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
@@ -68,6 +73,9 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         signer,
         TurnTokenVerifier(signer.public_key_pem),
     )
+    audit = AuditLog(database)
+    refusals = Refusals(audit)
+    anchors = Anchors(audit, settings.audit_anchor_dir, str(new_id()))
     keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     server = RpcServer(
         ServiceIdentity(NAME, ServiceKeys(keys)),
@@ -82,10 +90,12 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
                 CallerStore(database, new_id),
                 TenantStore(database, new_id),
                 KeyStore(database, new_id),
+                refusals,
             ),
-            PrincipalServicer(PrincipalStore(database, new_id), GrantStore(database, new_id)),
-            IssuerServicer(IssuerStore(database, new_id)),
-            ProfileServicer(ProfileStore(database, new_id)),
+            PrincipalServicer(PrincipalStore(database, new_id), GrantStore(database, new_id), refusals),
+            IssuerServicer(IssuerStore(database, new_id), refusals),
+            ProfileServicer(ProfileStore(database, new_id), refusals),
+            AuditServicer(audit, anchors),
             lease_servicer,
         ),
         settings.listen,
@@ -101,6 +111,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
                 tasks.create_task(belfry.run()),
                 tasks.create_task(deltas.run()),
                 tasks.create_task(listener.run()),
+                tasks.create_task(anchors.run(settings.audit_anchor_seconds)),
                 tasks.create_task(_sweep(leases, belfry, settings.sweep_seconds)),
             ]
             await server.start()
@@ -109,6 +120,7 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
             await server.refuse()
             lease_servicer.close()
             await server.stop(2.0)
+            await _anchor_last(anchors)
             for task in background:
                 task.cancel()
     finally:
@@ -121,6 +133,7 @@ def _apis(
     principals: PrincipalServicer,
     issuers: IssuerServicer,
     profiles: ProfileServicer,
+    audit: AuditServicer,
     leases: LeaseServicer,
 ) -> list[ServedApi]:
     lease_api = "herma.api.lease.v1.LeaseService"
@@ -137,6 +150,12 @@ def _apis(
             identity_pb2_grpc.add_IdentityServiceServicer_to_server,
             identities,
             frozenset({"gateway", "operator"}),
+        ),
+        ServedApi(
+            "herma.api.audit.v1.AuditService",
+            audit_pb2_grpc.add_AuditServiceServicer_to_server,
+            audit,
+            frozenset({"gateway"}),
         ),
         ServedApi(
             "herma.api.principal.v1.PrincipalService",
@@ -166,6 +185,13 @@ def _apis(
             ),
         ),
     ]
+
+
+async def _anchor_last(anchors: Anchors) -> None:
+    try:
+        await anchors.anchor()
+    except (HermaError, OSError) as error:
+        _log.warning("audit logs were not anchored at the end", error=str(error))
 
 
 async def _sweep(leases: LeaseStore, belfry: Belfry, every: float) -> None:

@@ -11,8 +11,10 @@ from herma.common.ids import parse_id
 from herma.common.rpc import current_caller
 from herma.session_authority import identity_wire
 from herma.session_authority.domain import admission
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.identity_wire import optional_id
 from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.refusals import Refusals
 from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.keys import KeyStore
 from herma.session_authority.store.tenants import TenantStore
@@ -24,10 +26,13 @@ _MAX_OVERLAP = timedelta(days=30)
 class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     """Callers, tenants and keys."""
 
-    def __init__(self, callers: CallerStore, tenants: TenantStore, keys: KeyStore) -> None:
+    def __init__(
+        self, callers: CallerStore, tenants: TenantStore, keys: KeyStore, refusals: Refusals
+    ) -> None:
         self._callers = callers
         self._tenants = tenants
         self._keys = keys
+        self._refusals = refusals
 
     async def Authenticate(  # noqa: N802  # the proto's name
         self, request: identity_pb2.AuthenticateRequest, context: Any
@@ -35,7 +40,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         who = await self._keys.authenticate(request.key)
         return identity_pb2.AuthenticateResponse(
             caller=identity_wire.caller_message(who.caller),
-            key_id=str(who.key_id),
             scopes=who.scopes,
             expires_at=timestamp(who.expires_at),
         )
@@ -53,9 +57,7 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     async def WhoAmI(  # noqa: N802
         self, request: identity_pb2.WhoAmIRequest, context: Any
     ) -> identity_pb2.WhoAmIResponse:
-        found = await self._callers.who_am_i(
-            caller_of(request.caller), optional_id(request.key_id, "key_id")
-        )
+        found = await self._callers.who_am_i(caller_of(request.caller))
         return identity_pb2.WhoAmIResponse(
             tenant=identity_wire.tenant_message(found.tenant),
             principal=identity_wire.principal_message(found.principal),
@@ -67,12 +69,13 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     ) -> identity_pb2.CreateTenantResponse:
         admission.check_tenant_name(request.name)
         admission.check_idempotency_key(request.idempotency_key)
-        tenant_id, key = await self._tenants.create(
-            caller_of(request.caller),
-            parse_id(request.caller_key_id, "caller_key_id"),
-            request.name,
-            request.idempotency_key,
-        )
+        caller = caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.TENANT_CREATED, request.name):
+            tenant_id, key = await self._tenants.create(
+                caller,
+                request.name,
+                request.idempotency_key,
+            )
         return identity_pb2.CreateTenantResponse(tenant_id=str(tenant_id), name=request.name, key=key)
 
     async def ListTenants(  # noqa: N802
@@ -83,7 +86,6 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         admission.check_line(after, "page_token", admission.MAX_KEY)
         found = await self._tenants.list(
             caller_of(request.caller),
-            parse_id(request.caller_key_id, "caller_key_id"),
             after,
             size + 1,
         )
@@ -99,16 +101,17 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         admission.check_line(request.name, "name", admission.MAX_KEY)
         admission.check_idempotency_key(request.idempotency_key)
         expires = request.expires_at.ToDatetime(UTC) if request.HasField("expires_at") else None
-        key, secret = await self._keys.create(
-            caller_of(request.caller),
-            optional_id(request.caller_key_id, "caller_key_id"),
-            request.name,
-            list(request.scopes),
-            expires,
-            request.idempotency_key,
-            optional_id(request.principal_id, "principal_id"),
-            request.manages,
-        )
+        caller = caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.KEY_CREATED, request.principal_id):
+            key, secret = await self._keys.create(
+                caller,
+                request.name,
+                list(request.scopes),
+                expires,
+                request.idempotency_key,
+                optional_id(request.principal_id, "principal_id"),
+                request.manages,
+            )
         return identity_pb2.CreateKeyResponse(key=identity_wire.key_message(key), secret=secret)
 
     async def ListKeys(  # noqa: N802
@@ -131,9 +134,9 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     async def RevokeKey(  # noqa: N802
         self, request: identity_pb2.RevokeKeyRequest, context: Any
     ) -> identity_pb2.RevokeKeyResponse:
-        key = await self._keys.revoke(
-            caller_of(request.caller), parse_id(request.key_id, "key_id"), request.manages
-        )
+        caller = caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.KEY_REVOKED, request.key_id):
+            key = await self._keys.revoke(caller, parse_id(request.key_id, "key_id"), request.manages)
         return identity_pb2.RevokeKeyResponse(key=identity_wire.key_message(key))
 
     async def RotateKey(  # noqa: N802
@@ -143,14 +146,15 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         overlap = request.overlap.ToTimedelta()
         if not timedelta() <= overlap <= _MAX_OVERLAP:
             raise InvalidArgument("no such overlap", fields={"overlap": "0 to 30 days"})
-        made, secret, rotated = await self._keys.rotate(
-            caller_of(request.caller),
-            optional_id(request.caller_key_id, "caller_key_id"),
-            parse_id(request.key_id, "key_id"),
-            overlap,
-            request.idempotency_key,
-            request.manages,
-        )
+        caller = caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.KEY_ROTATED, request.key_id):
+            made, secret, rotated = await self._keys.rotate(
+                caller,
+                parse_id(request.key_id, "key_id"),
+                overlap,
+                request.idempotency_key,
+                request.manages,
+            )
         return identity_pb2.RotateKeyResponse(
             key=identity_wire.key_message(made),
             secret=secret,

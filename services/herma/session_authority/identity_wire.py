@@ -41,7 +41,11 @@ def optional_id(text: str, field: str) -> UUID | None:
 
 def caller_message(caller: Caller) -> ledger_pb2.Caller:
     """A caller."""
-    return ledger_pb2.Caller(tenant_id=str(caller.tenant_id), principal_id=str(caller.principal_id))
+    return ledger_pb2.Caller(
+        tenant_id=str(caller.tenant_id),
+        principal_id=str(caller.principal_id),
+        key_id=str(caller.key_id or ""),
+    )
 
 
 def tenant_message(tenant: Tenant) -> identity_pb2.Tenant:

@@ -8,9 +8,11 @@ from herma.api.issuer.v1 import issuer_pb2, issuer_pb2_grpc
 from herma.common.errors import InvalidArgument
 from herma.common.ids import parse_id
 from herma.session_authority import identity_wire
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.issuer import MAX_AUDIENCE, MAX_URL
 from herma.session_authority.identity_wire import optional_id
 from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.refusals import Refusals
 from herma.session_authority.store.issuers import IssuerStore
 from herma.session_authority.wire import caller_of
 
@@ -20,15 +22,16 @@ _MAX_AUDIENCES = 16
 class IssuerServicer(issuer_pb2_grpc.IssuerServiceServicer):
     """Issuers."""
 
-    def __init__(self, issuers: IssuerStore) -> None:
+    def __init__(self, issuers: IssuerStore, refusals: Refusals) -> None:
         self._issuers = issuers
+        self._refusals = refusals
 
     async def RegisterIssuer(  # noqa: N802  # the proto's name
         self, request: issuer_pb2.RegisterIssuerRequest, context: Any
     ) -> issuer_pb2.RegisterIssuerResponse:
-        made = await self._issuers.register(
-            caller_of(request.caller), identity_wire.terms_of(request.issuer)
-        )
+        caller = caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.ISSUER_REGISTERED, ""):
+            made = await self._issuers.register(caller, identity_wire.terms_of(request.issuer))
         return issuer_pb2.RegisterIssuerResponse(issuer=identity_wire.issuer_message(made))
 
     async def ListIssuers(  # noqa: N802
@@ -46,7 +49,9 @@ class IssuerServicer(issuer_pb2_grpc.IssuerServiceServicer):
     async def RemoveIssuer(  # noqa: N802
         self, request: issuer_pb2.RemoveIssuerRequest, context: Any
     ) -> issuer_pb2.RemoveIssuerResponse:
-        await self._issuers.remove(caller_of(request.caller), parse_id(request.issuer_id, "issuer_id"))
+        caller = caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.ISSUER_REMOVED, request.issuer_id):
+            await self._issuers.remove(caller, parse_id(request.issuer_id, "issuer_id"))
         return issuer_pb2.RemoveIssuerResponse()
 
     async def FindIssuer(  # noqa: N802

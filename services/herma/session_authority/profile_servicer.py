@@ -8,16 +8,19 @@ from herma.api.profile.v1 import profile_pb2, profile_pb2_grpc
 from herma.common.errors import InvalidArgument
 from herma.session_authority import wire
 from herma.session_authority.domain import admission
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.profile import check_profile_name, parse_spec
 from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.refusals import Refusals
 from herma.session_authority.store.profiles import ProfileStore
 
 
 class ProfileServicer(profile_pb2_grpc.ProfileServiceServicer):
     """Profiles."""
 
-    def __init__(self, profiles: ProfileStore) -> None:
+    def __init__(self, profiles: ProfileStore, refusals: Refusals) -> None:
         self._profiles = profiles
+        self._refusals = refusals
 
     async def ListProfiles(  # noqa: N802  # the proto's name
         self, request: profile_pb2.ListProfilesRequest, context: Any
@@ -47,12 +50,14 @@ class ProfileServicer(profile_pb2_grpc.ProfileServiceServicer):
         check_profile_name(request.name)
         if request.expected_version < 0:
             raise InvalidArgument("no such version", fields={"expected_version": "0 or more"})
-        profile, outcome = await self._profiles.apply(
-            wire.caller_of(request.caller),
-            request.name,
-            parse_spec(request.spec),
-            request.expected_version,
-        )
+        caller = wire.caller_of(request.caller)
+        async with self._refusals.noted(caller, Action.PROFILE_APPLIED, request.name):
+            profile, outcome = await self._profiles.apply(
+                caller,
+                request.name,
+                parse_spec(request.spec),
+                request.expected_version,
+            )
         return profile_pb2.ApplyProfileResponse(
             profile=wire.profile_message(profile),
             outcome=profile_pb2.Outcome.Value(f"OUTCOME_{outcome.name}"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field, SecretStr
 
 from herma.common.settings import DatabaseSettings, ServiceSettings
@@ -12,6 +14,14 @@ class AuthoritySettings(ServiceSettings, DatabaseSettings):
 
     turn_token_key: SecretStr = Field(
         description="PEM of the Ed25519 private key that signs turn tokens."
+    )
+    audit_anchor_dir: Path | None = Field(
+        None,
+        description="Folder, best on other storage than the database's, to which the ends of audit"
+        " logs are written; nothing is if unset.",
+    )
+    audit_anchor_seconds: float = Field(
+        60.0, ge=1, description="How often ends of audit logs are written."
     )
     lease_ttl_seconds: float = Field(
         30.0, ge=1, le=3600, description="How long a lease lives without renewal."

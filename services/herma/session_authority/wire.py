@@ -48,6 +48,7 @@ def caller_of(message: ledger_pb2.Caller) -> Caller:
     return Caller(
         parse_id(message.tenant_id, "caller.tenant_id"),
         parse_id(message.principal_id, "caller.principal_id"),
+        parse_id(message.key_id, "caller.key_id") if message.key_id else None,
     )
 
 

@@ -143,8 +143,9 @@ async def _queue(admin: asyncpg.Connection[asyncpg.Record], tenant: str, count: 
     await admin.execute(
         """
         WITH t AS (INSERT INTO authority.tenants (id, name) VALUES (gen_random_uuid(), $1) RETURNING id),
-             p AS (INSERT INTO authority.principals (tenant_id, id, issuer, subject)
-                   SELECT id, gen_random_uuid(), 'bench', 'bench' FROM t RETURNING tenant_id, id),
+             p AS (INSERT INTO authority.principals (tenant_id, id, issuer, subject, role)
+                   SELECT id, gen_random_uuid(), 'bench', 'bench', 'member' FROM t
+                   RETURNING tenant_id, id),
              f AS (INSERT INTO authority.profiles (tenant_id, id, name, version)
                    SELECT id, gen_random_uuid(), 'default', 1 FROM t RETURNING tenant_id, id),
              v AS (INSERT INTO authority.profile_versions (tenant_id, profile_id, version, spec)

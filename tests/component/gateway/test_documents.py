@@ -42,6 +42,8 @@ async def test_the_openapi_document_describes_every_answer(anonymous: httpx.Asyn
         "post /v1/issuers",
         "delete /v1/issuers/{issuer_id}",
         "get /v1/whoami",
+        "get /v1/audit",
+        "get /v1/audit/verification",
         "get /v1/tenants",
         "post /v1/tenants",
         "post /v1/chat/completions",

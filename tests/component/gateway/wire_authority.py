@@ -141,8 +141,8 @@ class WireAuthority(
         scopes = self.keys.get(request.key)
         if scopes is None:
             raise Unauthenticated("the API key is not valid", reason="API_KEY_INVALID")
-        caller = ledger_pb2.Caller(tenant_id="t", principal_id="p")
-        return identity_pb2.AuthenticateResponse(caller=caller, key_id=self.key_id, scopes=scopes)
+        caller = ledger_pb2.Caller(tenant_id="t", principal_id="p", key_id=self.key_id)
+        return identity_pb2.AuthenticateResponse(caller=caller, scopes=scopes)
 
     async def FindIssuer(self, request: Any, context: Any) -> Any:
         self.sought.append((request.issuer, tuple(request.audiences)))

@@ -31,6 +31,7 @@ from herma.session_authority.domain.operations import (
     Step,
 )
 from herma.session_authority.domain.rights import Role
+from herma.session_authority.store.audit import AuditLog
 from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.deletions import DeletionStore
 from herma.session_authority.store.deltas import DeltaWriter
@@ -56,7 +57,12 @@ class Owner:
 
     caller: Caller
     key: str
-    key_id: UUID
+
+    @property
+    def key_id(self) -> UUID:
+        """Of the first key."""
+        assert self.caller.key_id is not None
+        return self.caller.key_id
 
 
 class Authority:
@@ -64,7 +70,9 @@ class Authority:
 
     def __init__(self, admin: asyncpg.Connection[asyncpg.Record], service_url: str) -> None:
         self.admin = admin
+        self.service_url = service_url
         self.database = Database(service_url, size=24)
+        self.audit = AuditLog(self.database)
         self.new_id = UuidV7Factory()
         self._operator_key = mint_key()
         self.belfry = Belfry(self.database, str(self.new_id()))
@@ -86,26 +94,24 @@ class Authority:
     async def owner(self, name: str = "acme") -> Owner:
         """A new tenant's owner."""
         operator = await self.operator()
-        _, key = await self.tenants.create(operator.caller, operator.key_id, name, "")
+        _, key = await self.tenants.create(operator.caller, name, "")
         who = await self.keys.authenticate(key)
-        return Owner(who.caller, key, who.key_id)
+        return Owner(who.caller, key)
 
     async def operator(self) -> Owner:
         """The installation's operator."""
         await self.tenants.bootstrap(self._operator_key)
         who = await self.keys.authenticate(self._operator_key)
-        return Owner(who.caller, self._operator_key, who.key_id)
+        return Owner(who.caller, self._operator_key)
 
     async def colleague(
         self, owner: Owner, role: Role = Role.MEMBER, subject: str = "colleague"
     ) -> Owner:
         """Another principal of the owner's tenant, with a key of its own."""
         made = await self.principals.create_service(owner.caller, subject, "", role)
-        _, key = await self.keys.create(
-            owner.caller, owner.key_id, "", [], None, principal_id=made.id, manages=True
-        )
+        _, key = await self.keys.create(owner.caller, "", [], None, principal_id=made.id, manages=True)
         who = await self.keys.authenticate(key)
-        return Owner(who.caller, key, who.key_id)
+        return Owner(who.caller, key)
 
     async def session(self, name: str = "acme") -> tuple[Caller, UUID]:
         """A session of a new tenant."""

@@ -67,10 +67,12 @@ async def test_nothing_is_left_but_answers_by_key(authority: Authority) -> None:
     await authority.submit(caller, session_id, "waits", "")
     await authority.deletion_store.delete(caller, session_id)
     after = await authority.everything()
-    assert without(after, "idempotency") == without(before, "idempotency")
+    others = ("idempotency", "audit", "audit_heads")
+    assert without(after, *others) == without(before, *others)
+    assert after["audit"][-1]["details"] == "{}"
     assert "secret" not in json.dumps(after)
     mentions = {name for name, rows in after.items() if str(session_id) in json.dumps(rows)}
-    assert mentions == {"idempotency"}
+    assert mentions == {"audit", "idempotency"}
 
 
 async def test_a_key_of_a_deleted_session_still_gets_its_first_answer(authority: Authority) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from tests.component.session_authority.authority import Authority, Owner
@@ -48,7 +48,7 @@ async def test_a_bearer_becomes_one_principal(authority: Authority) -> None:
     assert other != caller
     found = await authority.principals.get(owner.caller, caller.principal_id)
     assert (found.issuer, found.subject, found.name, found.kind) == (URL, "kim", "Kim again", "user")
-    me = await authority.callers.who_am_i(caller, None)
+    me = await authority.callers.who_am_i(caller)
     assert (me.tenant.name, me.principal, me.key) == ("acme", found, None)
 
 
@@ -105,7 +105,7 @@ async def test_a_provider_cannot_take_a_tenants_last_owner(authority: Authority)
     owner = await authority.owner()
     tenant, issuer = await accepted(authority, owner, terms("viewer", boss="owner"))
     caller, _ = await authority.callers.enter(tenant, issuer.id, claims("kim", "boss"))
-    kim = Owner(caller, "", uuid4())
+    kim = Owner(caller, "")
     await authority.principals.change(
         kim.caller, owner.caller.principal_id, PrincipalChange(disabled=True)
     )

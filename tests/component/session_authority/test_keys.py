@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,14 +24,14 @@ LATER = datetime.now(UTC) + timedelta(days=1)
 async def make(
     authority: Authority, owner: Owner, *scopes: str, until: datetime | None = None
 ) -> tuple[ApiKey, str]:
-    return await authority.keys.create(owner.caller, owner.key_id, "test", scopes, until)
+    return await authority.keys.create(owner.caller, "test", scopes, until)
 
 
 async def test_a_key_acts_for_its_maker(authority: Authority) -> None:
     owner = await authority.owner()
     key, secret = await make(authority, owner, "agent", until=LATER)
     who = await authority.keys.authenticate(secret)
-    assert (who.caller, who.key_id, who.expires_at) == (owner.caller, key.id, LATER)
+    assert (who.caller, who.caller.key_id, who.expires_at) == (owner.caller, key.id, LATER)
     assert list(who.scopes) == ["agent"]
     assert {entry.id for entry in await authority.keys.list(owner.caller)} == {
         owner.key_id,
@@ -49,8 +50,8 @@ async def test_a_key_never_holds_more_than_its_maker(authority: Authority) -> No
         await make(authority, owner, "platform")
     key, _ = await make(authority, owner, "agent")
     with pytest.raises(PermissionDenied):
-        await authority.keys.create(owner.caller, key.id, "more", ["keys"], None)
-    inherited, _ = await authority.keys.create(owner.caller, key.id, "same", [], None)
+        await authority.keys.create(replace(owner.caller, key_id=key.id), "more", ["keys"], None)
+    inherited, _ = await authority.keys.create(replace(owner.caller, key_id=key.id), "same", [], None)
     assert list(inherited.scopes) == ["agent"]
     with pytest.raises(InvalidArgument):
         await make(authority, owner, "everything")
@@ -60,7 +61,7 @@ async def test_the_operators_right_is_not_inherited_unasked(authority: Authority
     operator = mint_key()
     await authority.tenants.bootstrap(operator)
     who = await authority.keys.authenticate(operator)
-    key, _ = await authority.keys.create(who.caller, who.key_id, "daily", [], None)
+    key, _ = await authority.keys.create(who.caller, "daily", [], None)
     assert "platform" in who.scopes
     assert "platform" not in key.scopes
 
@@ -69,7 +70,7 @@ async def test_a_key_does_not_outlive_its_maker(authority: Authority) -> None:
     owner = await authority.owner()
     maker, _ = await make(authority, owner, "agent", "keys", until=LATER)
     for asked in (None, LATER + timedelta(days=1)):
-        key, _ = await authority.keys.create(owner.caller, maker.id, "child", [], asked)
+        key, _ = await authority.keys.create(replace(owner.caller, key_id=maker.id), "child", [], asked)
         assert key.expires_at == LATER
 
 
@@ -81,7 +82,7 @@ async def test_a_revoked_key_is_refused(authority: Authority) -> None:
     with pytest.raises(Unauthenticated):
         await authority.keys.authenticate(secret)
     with pytest.raises(NotFound):
-        await authority.keys.create(owner.caller, key.id, "child", [], None)
+        await authority.keys.create(replace(owner.caller, key_id=key.id), "child", [], None)
     assert await authority.keys.revoke(owner.caller, key.id) == revoked
 
 
@@ -91,7 +92,7 @@ async def test_an_expired_key_is_refused(authority: Authority) -> None:
     with pytest.raises(Unauthenticated):
         await authority.keys.authenticate(secret)
     with pytest.raises(NotFound):
-        await authority.keys.create(owner.caller, key.id, "child", [], None)
+        await authority.keys.create(replace(owner.caller, key_id=key.id), "child", [], None)
 
 
 @pytest.mark.parametrize("text", ["", "herma_", "herma_abcdefgh_short", UNKNOWN, "a\0b"])
@@ -104,7 +105,7 @@ async def test_a_key_cannot_be_made_with_another_principals_key(authority: Autho
     owner = await authority.owner()
     colleague = (await authority.colleague(owner)).caller
     with pytest.raises(NotFound):
-        await authority.keys.create(colleague, owner.key_id, "stolen", [], None)
+        await authority.keys.create(replace(colleague, key_id=owner.key_id), "stolen", [], None)
     with pytest.raises(NotFound):
         await authority.keys.revoke(colleague, owner.key_id)
 

@@ -75,7 +75,7 @@ async def test_a_disabled_principal_is_nobody_until_enabled(authority: Authority
     with pytest.raises(PermissionDenied):
         await authority.submit(colleague.caller, session.id)
     with pytest.raises(PermissionDenied):
-        await authority.keys.create(colleague.caller, None, "", [], None)
+        await authority.keys.create(colleague.caller, "", [], None)
     await authority.principals.change(
         owner.caller, colleague.caller.principal_id, PrincipalChange(disabled=False)
     )
@@ -178,7 +178,6 @@ async def test_what_is_another_tenants_does_not_exist(authority: Authority) -> N
         authority.keys.revoke(stranger.caller, owner.key_id, manages=True),
         authority.keys.create(
             stranger.caller,
-            stranger.key_id,
             "",
             [],
             None,

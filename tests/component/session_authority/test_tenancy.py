@@ -44,7 +44,7 @@ async def test_what_is_anothers_is_not_found(authority: Authority) -> None:
             follow(stranger, None),
             follow(stranger, turn_id),
             authority.keys.revoke(stranger, key_id),
-            authority.keys.create(stranger, key_id, "stolen", [], None),
+            authority.keys.create(replace(stranger, key_id=key_id), "stolen", [], None),
         ]
         for attempt in attempts:
             with pytest.raises(NotFound):
@@ -98,8 +98,8 @@ async def test_a_transaction_sees_and_writes_its_own_tenant_only(authority: Auth
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         async with authority.database.transaction(tenant) as connection:
             await connection.execute(
-                "INSERT INTO authority.principals (tenant_id, id, issuer, subject)"
-                " VALUES ($1, gen_random_uuid(), 'herma', 'intruder')",
+                "INSERT INTO authority.principals (tenant_id, id, issuer, subject, role)"
+                " VALUES ($1, gen_random_uuid(), 'herma', 'intruder', 'owner')",
                 caller.tenant_id,
             )
 

@@ -40,7 +40,6 @@ async def create_key(
     """
     made = await authority.identities.create_key(
         visitor.caller,
-        visitor.key_id,
         body.name,
         body.scopes,
         body.expires_at,
@@ -82,7 +81,6 @@ async def rotate_key(
     """Makes a key like this one, which works for a while longer; `secret` is shown only here."""
     made = await authority.identities.rotate_key(
         visitor.caller,
-        visitor.key_id,
         known_id(key_id, "key"),
         body.overlap_seconds,
         idempotency_key,

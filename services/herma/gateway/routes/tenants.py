@@ -28,9 +28,7 @@ async def create_tenant(
     body: NewTenant, visitor: Operator, authority: TheAuthority, idempotency_key: IdempotencyKey
 ) -> CreatedTenant:
     """Makes a tenant; answers its owner's key, which is shown only here."""
-    made = await authority.identities.create_tenant(
-        visitor.caller, visitor.key_id, body.name, idempotency_key
-    )
+    made = await authority.identities.create_tenant(visitor.caller, body.name, idempotency_key)
     return CreatedTenant(tenant=NewTenantBody(id=made.tenant_id, name=made.name), key=made.key)
 
 
@@ -39,7 +37,7 @@ async def list_tenants(
     visitor: Operator, authority: TheAuthority, page_size: PageSize = 50, page_token: PageToken = ""
 ) -> TenantPage:
     """Lists the tenants of the installation by name."""
-    page = await authority.identities.list_tenants(visitor.caller, visitor.key_id, page_size, page_token)
+    page = await authority.identities.list_tenants(visitor.caller, page_size, page_token)
     return TenantPage(
         items=[tenant_body(tenant) for tenant in page.tenants], next_page_token=page.next_page_token
     )

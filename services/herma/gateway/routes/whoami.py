@@ -13,7 +13,7 @@ router = APIRouter(prefix="/v1/whoami", tags=["identity"], responses=REFUSALS)
 @router.get("")
 async def who_am_i(visitor: Anybody, authority: TheAuthority) -> WhoAmI:
     """Says who you are, and what you may."""
-    found = await authority.identities.who_am_i(visitor.caller, visitor.key_id)
+    found = await authority.identities.who_am_i(visitor.caller)
     return WhoAmI(
         tenant=tenant_body(found.tenant),
         principal=principal_body(found.principal),

@@ -51,6 +51,8 @@ class Caller:
 
     tenant_id: UUID
     principal_id: UUID
+    # The key that was presented; None for a token.
+    key_id: UUID | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from uuid import UUID
 
 from herma.common.errors import NotFound, Unauthenticated
 from herma.common.postgres import Connection, Database
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.issuer import Issuer
 from herma.session_authority.domain.keys import ApiKey
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.principal import Principal
 from herma.session_authority.domain.rights import SCOPES_OF, Role, mapped_role
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.issuers import read_issuer
 from herma.session_authority.store.keys import read_key
 from herma.session_authority.store.principals import find_principal, read_principal, update_user
@@ -74,10 +76,22 @@ class CallerStore:
             # Without a mapping the provider says nothing of roles: they are managed here.
             role = given if terms.roles else known.role
             if (role, claims.name) != (known.role, known.name):
+                was = known.role
                 known = await update_user(connection, tenant_id, known, claims.name, role)
+                if known.role is not was:
+                    caller = Caller(tenant_id, known.id)
+                    await record(
+                        connection,
+                        caller,
+                        Action.PRINCIPAL_CHANGED,
+                        known.id,
+                        role=known.role,
+                        was=was,
+                        by_token=True,
+                    )
         return Caller(tenant_id, known.id), tuple(sorted(SCOPES_OF[known.role]))
 
-    async def who_am_i(self, caller: Caller, key_id: UUID | None) -> Self:
+    async def who_am_i(self, caller: Caller) -> Self:
         """The caller itself.
 
         Raises:
@@ -87,8 +101,8 @@ class CallerStore:
             principal = await read_principal(connection, caller.tenant_id, caller.principal_id)
             tenant = await read_tenant(connection, caller.tenant_id)
             key = None
-            if key_id is not None:
-                key = await read_key(connection, caller.tenant_id, key_id)
+            if caller.key_id is not None:
+                key = await read_key(connection, caller.tenant_id, caller.key_id)
                 if key.principal_id != caller.principal_id:
                     raise NotFound("no such key", reason="KEY_NOT_FOUND")
         return Self(tenant, principal, key)
@@ -110,6 +124,14 @@ class CallerStore:
         )
         made = await _find(connection, tenant_id, issuer, claims.subject)
         assert made is not None
+        await record(
+            connection,
+            Caller(tenant_id, made.id),
+            Action.PRINCIPAL_ENTERED,
+            made.id,
+            issuer=issuer.terms.issuer,
+            role=role,
+        )
         return made
 
 

@@ -13,7 +13,9 @@ from uuid import UUID
 from herma.common.errors import NotFound, SessionGoesOn
 from herma.common.postgres import Connection, Database
 from herma.session_authority.domain.admission import request_digest
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.model import Caller, TurnState
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.endings import end_turn
 from herma.session_authority.store.idempotency import claim_key, store_answer
 from herma.session_authority.store.locked_session import LockedSession, lock_session
@@ -93,6 +95,7 @@ class DeletionStore:
                 return
             await _check_only(await lock_session(connection, tenant, session_id, principal), only)
             await connection.execute("SELECT authority.delete_session($1, $2)", tenant, session_id)
+            await record(connection, caller, Action.SESSION_DELETED, session_id)
             await store_answer(connection, tenant, principal, _OPERATION, key, {})
 
     async def _end_unleased(self, session: LockedSession, leased: UUID | None) -> None:

@@ -11,9 +11,11 @@ from uuid import UUID
 
 from herma.common.errors import NotFound, PermissionDenied
 from herma.common.postgres import Connection, Database
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.principal import Grant
 from herma.session_authority.domain.rights import ProfileRight, check_reach
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.principals import acting_role, read_principal
 
 _GRANT = """
@@ -47,11 +49,11 @@ class GrantStore:
             )
             if profile_id is None:
                 raise NotFound(f"no profile {profile!r}", reason="PROFILE_NOT_FOUND")
-            await connection.execute(
+            made = await connection.fetchval(
                 """
                 INSERT INTO authority.grants (tenant_id, id, principal_id, profile_id, "right",
                                               granted_by)
-                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING
+                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id
                 """,
                 tenant,
                 self._new_id(),
@@ -60,6 +62,16 @@ class GrantStore:
                 right,
                 caller.principal_id,
             )
+            if made is not None:
+                await record(
+                    connection,
+                    caller,
+                    Action.GRANT_ADDED,
+                    made,
+                    to=principal_id,
+                    profile=profile_id,
+                    right=right,
+                )
             row = await connection.fetchrow(
                 _GRANT + ' AND g.principal_id = $2 AND g.profile_id = $3 AND g."right" = $4',
                 tenant,
@@ -114,6 +126,7 @@ class GrantStore:
             await connection.execute(
                 "DELETE FROM authority.grants WHERE tenant_id = $1 AND id = $2", tenant, grant_id
             )
+            await record(connection, caller, Action.GRANT_REMOVED, grant_id, of=holder)
 
 
 async def need_right(

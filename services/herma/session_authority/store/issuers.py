@@ -11,9 +11,11 @@ import asyncpg
 
 from herma.common.errors import AlreadyExists, NotFound
 from herma.common.postgres import Connection, Database, see_tenant
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.issuer import Issuer, IssuerTerms
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.rights import Role, check_reach
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.principals import acting_role
 
 _COLUMNS = "id, issuer, audience, algorithms, role_claim, roles, default_role, created_at"
@@ -54,7 +56,17 @@ class IssuerStore:
                 )
             except asyncpg.UniqueViolationError as error:
                 raise AlreadyExists("this issuer and audience are taken") from error
-        return _issuer(row)
+            made = _issuer(row)
+            await record(
+                connection,
+                caller,
+                Action.ISSUER_REGISTERED,
+                made.id,
+                issuer=terms.issuer,
+                audience=terms.audience,
+                roles=terms.given_roles,
+            )
+        return made
 
     async def list(self, caller: Caller, after: UUID | None, limit: int) -> Sequence[Issuer]:
         """Issuers registered after the one named, oldest first.
@@ -83,11 +95,13 @@ class IssuerStore:
         """
         async with self._database.transaction(caller.tenant_id) as connection:
             check_reach(await acting_role(connection, caller))
-            await connection.execute(
-                "DELETE FROM authority.issuers WHERE tenant_id = $1 AND id = $2",
+            removed = await connection.fetchval(
+                "DELETE FROM authority.issuers WHERE tenant_id = $1 AND id = $2 RETURNING issuer",
                 caller.tenant_id,
                 issuer_id,
             )
+            if removed is not None:
+                await record(connection, caller, Action.ISSUER_REMOVED, issuer_id, issuer=removed)
 
     async def find(self, issuer: str, audiences: Sequence[str]) -> tuple[UUID, Issuer]:
         """Tenant and issuer for what a token claims.

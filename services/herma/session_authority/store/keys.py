@@ -13,6 +13,7 @@ from uuid import UUID
 
 from herma.common.errors import NotFound, Unauthenticated
 from herma.common.postgres import Connection, Database, see_tenant
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.keys import ApiKey, key_hash, key_prefix, mint_key
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.principal import Principal
@@ -23,6 +24,7 @@ from herma.session_authority.domain.rights import (
     effective_scopes,
     granted_scopes,
 )
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.idempotency import take_once
 from herma.session_authority.store.principals import acting_role, read_principal
 
@@ -47,7 +49,6 @@ class Authenticated:
     """Who presented a key, and what it may."""
 
     caller: Caller
-    key_id: UUID
     scopes: Sequence[str]
     expires_at: datetime | None
 
@@ -95,8 +96,7 @@ class KeyStore:
                     key_id,
                 )
         return Authenticated(
-            Caller(tenant_id, row["principal_id"]),
-            key_id,
+            Caller(tenant_id, row["principal_id"], key_id),
             effective_scopes(row["scopes"], Role(row["role"]), Role(row["maker_role"])),
             row["expires_at"],
         )
@@ -104,7 +104,6 @@ class KeyStore:
     async def create(
         self,
         caller: Caller,
-        caller_key_id: UUID | None,
         name: str,
         scopes: Sequence[str],
         expires_at: datetime | None,
@@ -115,7 +114,6 @@ class KeyStore:
         """Makes a key; its text is answered only here.
 
         Args:
-            caller_key_id: The key that the caller presented; None for a token.
             scopes: Empty for all that the caller holds and the principal's role has.
             principal_id: For whom; None for the caller.
             manages: The caller's credentials are good for managing other principals.
@@ -129,7 +127,7 @@ class KeyStore:
         key = mint_key()
         tenant = caller.tenant_id
         async with self._database.transaction(tenant) as connection:
-            maker = await _maker(connection, caller, caller_key_id)
+            maker = await _maker(connection, caller)
             target = await _managed(connection, caller, maker.role, principal_id, manages)
             granted = granted_scopes(scopes, maker.scopes, target.role)
             expires_at = _earlier(expires_at, maker.expires_at)
@@ -143,12 +141,12 @@ class KeyStore:
             made = await insert_key(
                 connection, caller, self._new_id(), target.id, key, name, granted, expires_at
             )
+            await record(connection, caller, Action.KEY_CREATED, made.id, of=target.id, scopes=granted)
         return made, key
 
     async def rotate(
         self,
         caller: Caller,
-        caller_key_id: UUID | None,
         key_id: UUID,
         overlap: timedelta,
         idempotency_key: str = "",
@@ -167,7 +165,7 @@ class KeyStore:
         key = mint_key()
         tenant = caller.tenant_id
         async with self._database.transaction(tenant) as connection:
-            maker = await _maker(connection, caller, caller_key_id)
+            maker = await _maker(connection, caller)
             old = await read_key(connection, tenant, key_id)
             target = await _managed(connection, caller, maker.role, old.principal_id, manages)
             granted = granted_scopes(old.scopes, maker.scopes, target.role)
@@ -187,6 +185,14 @@ class KeyStore:
             expires_at = _earlier(old.expires_at, maker.expires_at)
             made = await insert_key(
                 connection, caller, self._new_id(), target.id, key, old.name, granted, expires_at
+            )
+            await record(
+                connection,
+                caller,
+                Action.KEY_ROTATED,
+                key_id,
+                to=made.id,
+                overlap_seconds=int(overlap.total_seconds()),
             )
         return made, key, ApiKey(**row)
 
@@ -231,6 +237,8 @@ class KeyStore:
             role = await acting_role(connection, caller)
             key = await read_key(connection, tenant, key_id)
             await _managed(connection, caller, role, key.principal_id, manages)
+            if key.revoked_at is not None:
+                return key
             row = await connection.fetchrow(
                 f"""
                 UPDATE authority.api_keys SET revoked_at = coalesce(revoked_at, now())
@@ -239,15 +247,16 @@ class KeyStore:
                 tenant,
                 key_id,
             )
+            await record(connection, caller, Action.KEY_REVOKED, key_id, of=key.principal_id)
         assert row is not None
         return ApiKey(**row)
 
 
-async def _maker(connection: Connection, caller: Caller, key_id: UUID | None) -> _Maker:
+async def _maker(connection: Connection, caller: Caller) -> _Maker:
     role = await acting_role(connection, caller)
-    if key_id is None:
+    if caller.key_id is None:
         return _Maker(role, tuple(sorted(SCOPES_OF[role])), None)
-    row: Any = await connection.fetchrow(_PRESENTED, caller.tenant_id, key_id)
+    row: Any = await connection.fetchrow(_PRESENTED, caller.tenant_id, caller.key_id)
     if row is None or row["principal_id"] != caller.principal_id:
         raise NotFound("no such key", reason="KEY_NOT_FOUND")
     return _Maker(role, effective_scopes(row["scopes"], role, Role(row["maker_role"])), row["expires_at"])

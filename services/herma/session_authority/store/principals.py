@@ -13,9 +13,11 @@ import asyncpg
 
 from herma.common.errors import AlreadyExists, LastOwner, NotFound, PermissionDenied, PrincipalChanged
 from herma.common.postgres import Connection, Database
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.principal import LOCAL_ISSUER, Principal, PrincipalChange
 from herma.session_authority.domain.rights import Role, check_reach
+from herma.session_authority.store.audit import record
 
 _COLUMNS = "id, issuer, subject, name, kind, role, created_at, disabled_at, version"
 
@@ -51,7 +53,11 @@ class PrincipalStore:
                 )
             except asyncpg.UniqueViolationError as error:
                 raise AlreadyExists(f"there is a principal {subject!r}") from error
-        return _principal(row)
+            made = _principal(row)
+            await record(
+                connection, caller, Action.PRINCIPAL_CREATED, made.id, subject=subject, role=role
+            )
+        return made
 
     async def list(self, caller: Caller, after: UUID | None, limit: int) -> Sequence[Principal]:
         """Principals made after the one named, oldest first.
@@ -109,7 +115,17 @@ class PrincipalStore:
             row = await connection.fetchrow(_CHANGE, tenant, principal_id, *wanted)
             if not await connection.fetchval(_HAS_OWNER, tenant):
                 raise LastOwner("the tenant's last owner stays")
-        return _principal(row)
+            changed = _principal(row)
+            await record(
+                connection,
+                caller,
+                Action.PRINCIPAL_CHANGED,
+                principal_id,
+                role=changed.role,
+                was=found.role,
+                disabled=changed.disabled_at is not None,
+            )
+        return changed
 
 
 # The rows that the invariant hangs on, and the one that changes, in one order.

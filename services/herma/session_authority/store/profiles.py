@@ -7,9 +7,11 @@ from uuid import UUID
 
 from herma.common.errors import NotFound, PermissionDenied, ProfileChanged
 from herma.common.postgres import Connection, Database
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.profile import Outcome, ProfileSpec, ProfileVersion
 from herma.session_authority.domain.rights import ProfileRight, Role
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.grants import need_right
 from herma.session_authority.store.principals import acting_role
 
@@ -68,6 +70,7 @@ class ProfileStore:
                 made = await self._take_name(connection, tenant, name, spec)
                 if made is not None:
                     await _insert_version(connection, tenant, made, 1, spec)
+                    await record(connection, caller, Action.PROFILE_APPLIED, made, name=name, version=1)
                     return await _read(connection, caller, name), Outcome.CREATED
             profile_id = await connection.fetchval(
                 "SELECT id FROM authority.profiles WHERE tenant_id = $1 AND name = $2 FOR NO KEY UPDATE",
@@ -96,6 +99,14 @@ class ProfileStore:
                 tenant,
                 profile_id,
                 spec.access,
+            )
+            await record(
+                connection,
+                caller,
+                Action.PROFILE_APPLIED,
+                profile_id,
+                name=name,
+                version=newest.version + 1,
             )
             return await _read(connection, caller, name), Outcome.UPDATED
 

@@ -11,10 +11,12 @@ import asyncpg
 
 from herma.common.errors import AlreadyExists, PermissionDenied, Unauthenticated
 from herma.common.postgres import Connection, Database, see_tenant
+from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.keys import key_hash, key_prefix, mint_key
 from herma.session_authority.domain.model import Caller
 from herma.session_authority.domain.profile import ProfileSpec
 from herma.session_authority.domain.rights import PLATFORM, SCOPES, TENANT_SCOPES, Role
+from herma.session_authority.store.audit import record
 from herma.session_authority.store.idempotency import take_once
 from herma.session_authority.store.keys import insert_key
 from herma.session_authority.store.principals import take_principal
@@ -39,9 +41,7 @@ class TenantStore:
         self._database = database
         self._new_id = new_id
 
-    async def create(
-        self, caller: Caller, caller_key_id: UUID, name: str, idempotency_key: str
-    ) -> tuple[UUID, str]:
+    async def create(self, caller: Caller, name: str, idempotency_key: str) -> tuple[UUID, str]:
         """Makes a tenant with its owner, its profile `default`, and the owner's key.
 
         A repeat under the same idempotency key cannot show the key again, so it is refused like any
@@ -53,23 +53,25 @@ class TenantStore:
         """
         key = mint_key()
         async with self._database.transaction(caller.tenant_id) as connection:
-            await _need_platform(connection, caller, caller_key_id)
+            await _need_platform(connection, caller)
             await take_once(connection, caller, "CreateTenant", idempotency_key, name)
-            tenant_id = await self._insert(connection, name)
+            tenant_id = self._new_id()
+            await record(connection, caller, Action.TENANT_CREATED, tenant_id, name=name)
+            await self._insert(connection, tenant_id, name)
             owner = await take_principal(connection, tenant_id, self._new_id(), "owner", Role.OWNER)
-            await insert_key(
-                connection, Caller(tenant_id, owner), self._new_id(), owner, key, "owner", TENANT_SCOPES
-            )
+            maker = Caller(tenant_id, owner)
+            made = await insert_key(connection, maker, self._new_id(), owner, key, "owner", TENANT_SCOPES)
+            await record(connection, maker, Action.KEY_CREATED, made.id, by_installation=True)
         return tenant_id, key
 
-    async def list(self, caller: Caller, caller_key_id: UUID, after: str, limit: int) -> Sequence[Tenant]:
+    async def list(self, caller: Caller, after: str, limit: int) -> Sequence[Tenant]:
         """Tenants whose names sort behind `after`, by name.
 
         Raises:
             PermissionDenied: when the caller's key is not the operator's.
         """
         async with self._database.transaction(caller.tenant_id) as connection:
-            await _need_platform(connection, caller, caller_key_id)
+            await _need_platform(connection, caller)
             ids = await connection.fetch(
                 "SELECT tenant_id FROM authority.tenants_after($1, $2)", after, limit
             )
@@ -91,26 +93,22 @@ class TenantStore:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _BOOTSTRAP_LOCK)
             tenant_id: UUID | None = await connection.fetchval("SELECT authority.tenant_named('default')")
             if tenant_id is None:
-                tenant_id = await self._insert(connection, "default")
+                tenant_id = self._new_id()
+                await self._insert(connection, tenant_id, "default")
             await see_tenant(connection, tenant_id)
             owner = await take_principal(connection, tenant_id, self._new_id(), "operator", Role.OWNER)
             known = await connection.fetchval(
                 "SELECT tenant_id FROM authority.key_owner($1)", key_hash(operator_key)
             )
             if known is None:
-                await insert_key(
-                    connection,
-                    Caller(tenant_id, owner),
-                    self._new_id(),
-                    owner,
-                    operator_key,
-                    "operator",
-                    SCOPES,
+                maker = Caller(tenant_id, owner)
+                made = await insert_key(
+                    connection, maker, self._new_id(), owner, operator_key, "operator", SCOPES
                 )
+                await record(connection, maker, Action.KEY_CREATED, made.id, by_installation=True)
         return tenant_id
 
-    async def _insert(self, connection: Connection, name: str) -> UUID:
-        tenant_id = self._new_id()
+    async def _insert(self, connection: Connection, tenant_id: UUID, name: str) -> None:
         await see_tenant(connection, tenant_id)
         try:
             await connection.execute(
@@ -133,7 +131,10 @@ class TenantStore:
             profile_id,
             ProfileSpec().to_json(),
         )
-        return tenant_id
+        founder = Caller(tenant_id, tenant_id)
+        await record(
+            connection, founder, Action.TENANT_CREATED, tenant_id, by_installation=True, name=name
+        )
 
 
 async def read_tenant(connection: Connection, tenant_id: UUID) -> Tenant:
@@ -145,7 +146,7 @@ async def read_tenant(connection: Connection, tenant_id: UUID) -> Tenant:
     return Tenant(**row)
 
 
-async def _need_platform(connection: Connection, caller: Caller, key_id: UUID) -> None:
+async def _need_platform(connection: Connection, caller: Caller) -> None:
     held = await connection.fetchval(
         """
         SELECT EXISTS (
@@ -157,7 +158,7 @@ async def _need_platform(connection: Connection, caller: Caller, key_id: UUID) -
         """,
         caller.tenant_id,
         caller.principal_id,
-        key_id,
+        caller.key_id,
         PLATFORM,
     )
     if not held:

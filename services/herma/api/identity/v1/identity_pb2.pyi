@@ -50,10 +50,8 @@ class AuthenticateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLER_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
-    key_id: _builtins.str
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     @_builtins.property
@@ -66,13 +64,12 @@ class AuthenticateResponse(_message.Message):
         self,
         *,
         caller: _ledger_pb2.Caller | None = ...,
-        key_id: _builtins.str = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at", "key_id", b"key_id", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -149,20 +146,16 @@ class WhoAmIRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLER_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    key_id: _builtins.str
-    """The key that the caller presented; empty for a token."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     def __init__(
         self,
         *,
         caller: _ledger_pb2.Caller | None = ...,
-        key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "key_id", b"key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -235,11 +228,8 @@ class ListTenantsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLER_FIELD_NUMBER: _builtins.int
-    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    caller_key_id: _builtins.str
-    """The key that the caller presented: it holds `platform`."""
     page_size: _builtins.int
     """1 to 200; 0 for 50."""
     page_token: _builtins.str
@@ -249,13 +239,12 @@ class ListTenantsRequest(_message.Message):
         self,
         *,
         caller: _ledger_pb2.Caller | None = ...,
-        caller_key_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -295,11 +284,8 @@ class CreateTenantRequest(_message.Message):
     CALLER_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
-    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     idempotency_key: _builtins.str
-    caller_key_id: _builtins.str
-    """The key that the caller presented: it holds `platform`."""
     @_builtins.property
     def caller(self) -> _ledger_pb2.Caller: ...
     def __init__(
@@ -308,11 +294,10 @@ class CreateTenantRequest(_message.Message):
         caller: _ledger_pb2.Caller | None = ...,
         name: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
-        caller_key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "idempotency_key", b"idempotency_key", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "idempotency_key", b"idempotency_key", "name", b"name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -410,15 +395,12 @@ class CreateKeyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLER_FIELD_NUMBER: _builtins.int
-    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     PRINCIPAL_ID_FIELD_NUMBER: _builtins.int
     MANAGES_FIELD_NUMBER: _builtins.int
-    caller_key_id: _builtins.str
-    """The key that the caller presented: bounds the new key's scopes. Empty for a token."""
     name: _builtins.str
     idempotency_key: _builtins.str
     """A repeat cannot show the secret again, so it is refused with ALREADY_EXISTS."""
@@ -438,7 +420,6 @@ class CreateKeyRequest(_message.Message):
         self,
         *,
         caller: _ledger_pb2.Caller | None = ...,
-        caller_key_id: _builtins.str = ...,
         name: _builtins.str = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
@@ -448,7 +429,7 @@ class CreateKeyRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "expires_at", b"expires_at", "idempotency_key", b"idempotency_key", "manages", b"manages", "name", b"name", "principal_id", b"principal_id", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expires_at", b"expires_at", "idempotency_key", b"idempotency_key", "manages", b"manages", "name", b"name", "principal_id", b"principal_id", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -599,13 +580,10 @@ class RotateKeyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CALLER_FIELD_NUMBER: _builtins.int
-    CALLER_KEY_ID_FIELD_NUMBER: _builtins.int
     KEY_ID_FIELD_NUMBER: _builtins.int
     OVERLAP_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     MANAGES_FIELD_NUMBER: _builtins.int
-    caller_key_id: _builtins.str
-    """The key that the caller presented, as in CreateKey."""
     key_id: _builtins.str
     idempotency_key: _builtins.str
     manages: _builtins.bool
@@ -620,7 +598,6 @@ class RotateKeyRequest(_message.Message):
         self,
         *,
         caller: _ledger_pb2.Caller | None = ...,
-        caller_key_id: _builtins.str = ...,
         key_id: _builtins.str = ...,
         overlap: _duration_pb2.Duration | None = ...,
         idempotency_key: _builtins.str = ...,
@@ -628,7 +605,7 @@ class RotateKeyRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "overlap", b"overlap"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "caller_key_id", b"caller_key_id", "idempotency_key", b"idempotency_key", "key_id", b"key_id", "manages", b"manages", "overlap", b"overlap"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "idempotency_key", b"idempotency_key", "key_id", b"key_id", "manages", b"manages", "overlap", b"overlap"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
