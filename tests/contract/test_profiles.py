@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 from herma.agent_runner.domain.profile import Profile
 from herma.agent_runner.tools import CORE_TOOLS
 from herma.agent_runner.wire import profile_of
 from herma.api.lease.v1 import lease_pb2
-from herma.gateway.profile_bodies import ProfileSpecBody
+from herma.gateway.profile_bodies import ProfileSpecBody, ToolName
 from herma.session_authority.domain import profile as rules
 from herma.session_authority.domain.profile import ProfileSpec
 
@@ -23,6 +24,7 @@ def test_the_gateway_has_the_same_limits() -> None:
     assert schema["description"]["maxLength"] == rules.MAX_DESCRIPTION
     assert schema["persona"]["maxLength"] == rules.MAX_PERSONA
     assert schema["model"]["maxLength"] == rules.MAX_MODEL
+    assert tuple(get_args(ToolName)) == rules.TOOLS
     assert schema["max_iterations"]["maximum"] == rules.MAX_ITERATIONS
     assert json.loads(ProfileSpec().to_json()) == ProfileSpecBody().model_dump()
 

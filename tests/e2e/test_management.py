@@ -218,7 +218,7 @@ async def test_keys_are_listed_and_revoked(platform: TestPlatform, stranger: str
     try:
         assert platform.herma("session", "ls", "--limit", "1").returncode == 0
         assert "the scope 'keys' is missing" in refused(platform, "key", "ls")
-        assert "lacks the scope 'profiles'" in refused(
+        assert "the scope 'profiles' is missing" in refused(
             platform, "profile", "apply", "-f", "-", input="name: x\n"
         )
     finally:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from herma.common.lines import LABEL_PATTERN, LINE_PATTERN
 
 
 def _storable(text: str) -> str:
@@ -17,6 +19,10 @@ def _storable(text: str) -> str:
     return text
 
 
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _within_reach(moment: datetime) -> datetime:
     # The years at both ends leave the calendar in some time zone.
     if not 1970 < moment.year < 9999:
@@ -24,8 +30,26 @@ def _within_reach(moment: datetime) -> datetime:
     return moment
 
 
+# Something besides white space, and nothing that cannot be stored.
+_CONTENT: Final = "^[^\x00]*[^\x00\\s][^\x00]*$"
+# A caller's own key: entrances use the colon for theirs.
+_KEY: Final = LINE_PATTERN.replace("[^", "[^:")
+_YEARS: Final = "^(197[1-9]|19[89][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])-"
+
+# Patterns come first: what is checked by a function behind them still stands in the document.
 Text = Annotated[str, AfterValidator(_storable)]
-Moment = Annotated[AwareDatetime, AfterValidator(_within_reach)]
+# `7.0` is an integer in JSON Schema, and `true` is none.
+Whole = Annotated[int, Field(strict=True), BeforeValidator(_whole)]
+# Text of any length and lines, without what PostgreSQL cannot store.
+Words = Annotated[str, Field(pattern="^[^\x00]*$"), AfterValidator(_storable)]
+Content = Annotated[str, Field(pattern=_CONTENT), AfterValidator(_storable)]
+# One line of text: a name, a title.
+Line = Annotated[str, Field(pattern=LINE_PATTERN), AfterValidator(_storable)]
+Key = Annotated[str, Field(pattern=_KEY, max_length=200), AfterValidator(_storable)]
+Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=63)]
+Moment = Annotated[
+    AwareDatetime, AfterValidator(_within_reach), Field(json_schema_extra={"pattern": _YEARS})
+]
 
 
 class Request(BaseModel):
@@ -37,16 +61,16 @@ class Request(BaseModel):
 class NewSession(Request):
     """Makes a session."""
 
-    profile: Text = Field("", max_length=200)
-    key: Text = Field("", max_length=200)
-    title: Text = Field("", max_length=200)
+    profile: Line = Field("", max_length=200)
+    key: Key = ""
+    title: Line = Field("", max_length=200)
 
 
 class NewMessage(Request):
     """Says something."""
 
-    content: Text
-    mode: Text = "queue"
+    content: Content
+    mode: Literal["queue"] = "queue"
 
 
 class FieldProblem(BaseModel):

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from herma.common.errors import HermaError, Internal, InvalidArgument, NotFound
 from herma.common.logs import logger
 from herma.common.problem import headers_of, problem
+from herma.gateway.openapi import allowed_methods
 from herma.gateway.shapes import shaped
 
 # A hostile body may have any number of unknown fields, with any names.
@@ -88,7 +89,10 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
         "detail": str(error.detail),
         "reason": "METHOD_NOT_ALLOWED" if error.status_code == 405 else "INVALID_ARGUMENT",
     }
-    return _response(request, body, error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405 and (allowed := allowed_methods(request.app, request.scope["path"])):
+        headers["Allow"] = ", ".join(allowed)
+    return _response(request, body, headers)
 
 
 async def _on_unforeseen(request: Request, error: Exception) -> JSONResponse:

@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool
 
 from herma.api.identity.v1 import identity_pb2
 from herma.api.issuer.v1 import issuer_pb2
 from herma.api.principal.v1 import principal_pb2
-from herma.gateway.bodies import Moment, Request, Text
+from herma.gateway.bodies import Label, Line, Moment, Request, Text, Whole
 from herma.gateway.wire import when
 
 RoleName = Literal["owner", "admin", "operator", "member", "viewer"]
 RightName = Literal["use", "edit", "approve"]
 
+ScopeName = Literal[
+    "agent",
+    "approve",
+    "audit",
+    "keys",
+    "platform",
+    "principals",
+    "profiles",
+    "read",
+    "routes",
+    "tenant",
+    "usage",
+]
+AlgorithmName = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+GroupName = Annotated[Text, Field(min_length=1, max_length=200)]
+# No user, query or fragment.
+_ISSUER = r"^https?://[A-Za-z0-9.-]{1,250}(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$"
+
 _MONTH = 30 * 86_400
+# Somebody must be able to enter, and who is mapped must be found.
+_MAPPED: dict[str, JsonValue] = {
+    "required": ["roles", "role_claim"],
+    "properties": {"roles": {"minProperties": 1}, "role_claim": {"minLength": 1}},
+}
+_UNMAPPED: dict[str, JsonValue] = {
+    "required": ["default_role"],
+    "properties": {"roles": {"maxProperties": 0}, "default_role": {"type": "string"}},
+}
 
 
 class NewTenant(Request):
     """Makes a tenant."""
 
-    name: Text
+    name: Label
 
 
 class TenantBody(BaseModel):
@@ -57,8 +86,8 @@ class CreatedTenant(BaseModel):
 class NewKey(Request):
     """Makes a key."""
 
-    name: Text = Field("", max_length=200)
-    scopes: list[Text] = Field(
+    name: Line = Field("", max_length=200)
+    scopes: list[ScopeName] = Field(
         default_factory=list, max_length=20, description="Empty for all that you hold."
     )
     expires_at: Moment | None = None
@@ -68,7 +97,7 @@ class NewKey(Request):
 class Rotation(Request):
     """Replaces a key."""
 
-    overlap_seconds: int = Field(
+    overlap_seconds: Whole = Field(
         3600, ge=0, le=_MONTH, description="How long the old key goes on working."
     )
 
@@ -110,17 +139,17 @@ class KeyPage(BaseModel):
 class NewPrincipal(Request):
     """Makes a service account."""
 
-    subject: Text = Field(max_length=63, description="1 to 63 of a-z, 0-9 and -.")
-    name: Text = Field("", max_length=200)
+    subject: Label = Field(description="1 to 63 of a-z, 0-9 and -.")
+    name: Line = Field("", max_length=200)
     role: RoleName = "member"
 
 
 class PrincipalChange(Request):
     """Changes a principal.  What is left out stays."""
 
-    name: Text | None = Field(None, max_length=200)
+    name: Line | None = Field(None, max_length=200)
     role: RoleName | None = None
-    disabled: bool | None = None
+    disabled: StrictBool | None = None
 
 
 class PrincipalBody(BaseModel):
@@ -148,7 +177,7 @@ class NewGrant(Request):
     """Gives a right on a profile."""
 
     principal_id: Text = Field(max_length=64)
-    profile: Text = Field(max_length=200)
+    profile: Line = Field(max_length=200)
     right: RightName = "use"
 
 
@@ -173,15 +202,29 @@ class GrantPage(BaseModel):
 class NewIssuer(Request):
     """Accepts an OpenID Connect issuer's tokens."""
 
-    issuer: Text = Field(max_length=500, description="As in the claim `iss`.")
-    audience: Text = Field(max_length=255, description="As in the claim `aud`.")
-    algorithms: list[Text] = Field(
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [_MAPPED, _UNMAPPED],
+            "examples": [
+                {
+                    "issuer": "https://login.example.com",
+                    "audience": "herma",
+                    "role_claim": "groups",
+                    "roles": {"platform-team": "admin"},
+                }
+            ],
+        }
+    )
+
+    issuer: str = Field(max_length=500, pattern=_ISSUER, description="URL, as in the claim `iss`.")
+    audience: Line = Field(min_length=1, max_length=255, description="As in the claim `aud`.")
+    algorithms: list[AlgorithmName] = Field(
         default_factory=list, max_length=10, description="Of signatures; empty for RS256 and ES256."
     )
-    role_claim: Text = Field(
+    role_claim: Line = Field(
         "", max_length=100, description="The claim with the groups; a dot leads into an object."
     )
-    roles: dict[Text, RoleName] = Field(
+    roles: dict[GroupName, RoleName] = Field(
         default_factory=dict, max_length=100, description="From a group to a role."
     )
     default_role: RoleName | None = Field(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from pydantic_core import PydanticCustomError
 
+from herma.common.lines import is_line
+
 
 def unsupported(text: str, **context: object) -> PydanticCustomError:
     """What a validator raises for what Herma does not do."""
@@ -33,8 +35,8 @@ def printable(value: str | None) -> str | None:
     Raises:
         PydanticCustomError: for other text.
     """
-    if value is not None and not value.isprintable():
-        raise unsupported("must be printable")
+    if value is not None and not is_line(value):
+        raise unsupported("must be one line")
     return value
 
 

@@ -6,6 +6,7 @@ OpenAI's paths), and malformed requests answer 400.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import FastAPI
@@ -31,6 +32,16 @@ def install(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI documents this way to extend it
+
+
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """The documented methods of the resource at a path, as `Allow` lists them."""
+    return sorted(
+        method.upper()
+        for template, methods in app.openapi()["paths"].items()
+        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)), path)
+        for method in methods
+    )
 
 
 def _corrected(document: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from herma.api.profile.v1 import profile_pb2
-from herma.gateway.bodies import Text
+from herma.gateway.bodies import Line, Whole, Words
 from herma.gateway.wire import when
+
+ToolName = Literal["memory", "read_file", "terminal", "write_file"]
 
 
 class ProfileSpecBody(BaseModel):
@@ -19,22 +21,24 @@ class ProfileSpecBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    description: Text = Field("", max_length=500, description="For people who choose a profile.")
-    persona: Text = Field("", max_length=20_000, description="The agent's SOUL: part of its prompt.")
-    model: Text = Field("", max_length=200, description="Name of the model; empty for the default.")
-    tools: list[Text] | None = Field(
+    description: Words = Field("", max_length=500, description="For people who choose a profile.")
+    persona: Words = Field("", max_length=20_000, description="The agent's SOUL: part of its prompt.")
+    model: Line = Field("", max_length=200, description="Name of the model; empty for the default.")
+    tools: list[ToolName] | None = Field(
         None, max_length=100, description="Tools that the agent may use; null for all."
     )
-    max_iterations: int = Field(50, ge=1, le=500, description="Model calls of one turn at most.")
+    max_iterations: Whole = Field(50, ge=1, le=500, description="Model calls of one turn at most.")
     access: Literal["tenant", "granted"] = Field(
         "tenant", description="Who may use it: everybody of the tenant, or only those with a grant."
     )
 
 
 class StoredSpecBody(ProfileSpecBody):
-    """A spec as it is stored, perhaps by a newer release with more fields."""
+    """A spec as it is stored, perhaps by a newer release with more fields and tools."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+    tools: list[str] | None = None  # type: ignore[assignment]  # wider than what may be sent
 
 
 class ProfileBody(BaseModel):

@@ -13,7 +13,7 @@ from herma.session_authority import identity_wire
 from herma.session_authority.domain import admission
 from herma.session_authority.domain.audit import Action
 from herma.session_authority.identity_wire import optional_id
-from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.paging import from_token, id_of_token, page_size, to_token
 from herma.session_authority.refusals import Refusals
 from herma.session_authority.store.callers import CallerStore
 from herma.session_authority.store.keys import KeyStore
@@ -121,7 +121,7 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         found = await self._keys.list(
             caller_of(request.caller),
             optional_id(request.principal_id, "principal_id"),
-            optional_id(from_token(request.page_token), "page_token"),
+            id_of_token(request.page_token),
             size + 1,
             request.manages,
         )

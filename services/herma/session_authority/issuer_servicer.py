@@ -10,8 +10,7 @@ from herma.common.ids import parse_id
 from herma.session_authority import identity_wire
 from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.issuer import MAX_AUDIENCE, MAX_URL
-from herma.session_authority.identity_wire import optional_id
-from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.paging import id_of_token, page_size, to_token
 from herma.session_authority.refusals import Refusals
 from herma.session_authority.store.issuers import IssuerStore
 from herma.session_authority.wire import caller_of
@@ -38,7 +37,7 @@ class IssuerServicer(issuer_pb2_grpc.IssuerServiceServicer):
         self, request: issuer_pb2.ListIssuersRequest, context: Any
     ) -> issuer_pb2.ListIssuersResponse:
         size = page_size(request.page_size)
-        after = optional_id(from_token(request.page_token), "page_token")
+        after = id_of_token(request.page_token)
         found = await self._issuers.list(caller_of(request.caller), after, size + 1)
         page = found[:size]
         return issuer_pb2.ListIssuersResponse(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+from uuid import UUID
 
-from herma.common.errors import InvalidArgument
+from herma.common.errors import InvalidArgument, NotFound
+from herma.common.ids import parse_id
 
 _MAX_PAGE = 200
 _PAGE = 50
@@ -22,8 +24,47 @@ def to_token(text: str) -> str:
 
 
 def from_token(token: str) -> str:
+    """What a token says; empty for the first page.
+
+    Raises:
+        NotFound: for what is no token of ours.
+    """
     try:
         padded = token + "=" * (-len(token) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        text = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise InvalidArgument("no such page", fields={"page_token": "is not valid"}) from error
+        raise _no_page() from error
+    if "\0" in text:
+        raise _no_page()
+    return text
+
+
+def id_of_token(token: str) -> UUID | None:
+    """The id that a page begins behind; None for the first page.
+
+    Raises:
+        NotFound: for what is no token of ours.
+    """
+    text = from_token(token)
+    if not text:
+        return None
+    try:
+        return parse_id(text, "page_token")
+    except InvalidArgument as error:
+        raise _no_page() from error
+
+
+def number_of_token(token: str) -> int:
+    """The number that a page begins behind; 0 for the first page.
+
+    Raises:
+        NotFound: for what is no token of ours.
+    """
+    text = from_token(token)
+    if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise _no_page()
+    return int(text or 0)
+
+
+def _no_page() -> NotFound:
+    return NotFound("no such page", reason="PAGE_NOT_FOUND")

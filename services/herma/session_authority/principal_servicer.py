@@ -12,7 +12,7 @@ from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.principal import MAX_NAME, check_service_name
 from herma.session_authority.domain.rights import parse_right, parse_role
 from herma.session_authority.identity_wire import optional_id
-from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.paging import id_of_token, page_size, to_token
 from herma.session_authority.refusals import Refusals
 from herma.session_authority.store.grants import GrantStore
 from herma.session_authority.store.principals import PrincipalStore
@@ -43,7 +43,7 @@ class PrincipalServicer(principal_pb2_grpc.PrincipalServiceServicer):
         self, request: principal_pb2.ListPrincipalsRequest, context: Any
     ) -> principal_pb2.ListPrincipalsResponse:
         size = page_size(request.page_size)
-        after = optional_id(from_token(request.page_token), "page_token")
+        after = id_of_token(request.page_token)
         found = await self._principals.list(caller_of(request.caller), after, size + 1)
         page = found[:size]
         return principal_pb2.ListPrincipalsResponse(
@@ -80,7 +80,7 @@ class PrincipalServicer(principal_pb2_grpc.PrincipalServiceServicer):
             caller_of(request.caller),
             optional_id(request.principal_id, "principal_id"),
             request.profile,
-            optional_id(from_token(request.page_token), "page_token"),
+            id_of_token(request.page_token),
             size + 1,
         )
         page = found[:size]

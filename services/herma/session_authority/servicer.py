@@ -13,7 +13,7 @@ from herma.session_authority import wire
 from herma.session_authority.bells import Belfry
 from herma.session_authority.deletion import Deletions
 from herma.session_authority.domain import admission
-from herma.session_authority.paging import from_token, page_size, to_token
+from herma.session_authority.paging import id_of_token, number_of_token, page_size, to_token
 from herma.session_authority.store.sessions import SessionStore
 from herma.session_authority.subscription import Subscriptions
 
@@ -61,8 +61,7 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self, request: session_pb2.ListSessionsRequest, context: Any
     ) -> session_pb2.ListSessionsResponse:
         size = page_size(request.page_size)
-        token = from_token(request.page_token)
-        before = parse_id(token, "page_token") if token else None
+        before = id_of_token(request.page_token)
         found = await self._sessions.list(wire.caller_of(request.caller), before, size + 1)
         page = found[:size]
         return session_pb2.ListSessionsResponse(
@@ -83,13 +82,11 @@ class SessionServicer(session_pb2_grpc.SessionServiceServicer):
         self, request: session_pb2.ListMessagesRequest, context: Any
     ) -> session_pb2.ListMessagesResponse:
         size = page_size(request.page_size)
-        token = from_token(request.page_token)
-        if token and not (token.isascii() and token.isdigit() and len(token) < 19):
-            raise InvalidArgument("no such page", fields={"page_token": "is not valid"})
+        after = number_of_token(request.page_token)
         found = await self._sessions.messages(
             wire.caller_of(request.caller),
             parse_id(request.session_id, "session_id"),
-            int(token or 0),
+            after,
             size + 1,
         )
         page = found[:size]

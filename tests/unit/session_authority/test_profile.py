@@ -16,7 +16,7 @@ from herma.session_authority.domain.profile import check_profile_name, parse_spe
         ('{"personna": "x", "toolsets": []}', "personna", "is not a known field"),
         ('{"persona": "' + "x" * 20_001 + '"}', "persona", "20000"),
         ('{"description": "' + "x" * 501 + '"}', "description", "500"),
-        ('{"model": "a\\nb"}', "model", "printable"),
+        ('{"model": "a\\nb"}', "model", "one line"),
         ('{"persona": "\\u0000"}', "persona", "U+0000"),
         ('{"persona": "\\ud800"}', "spec", "JSON"),
         ('{"persona": 5}', "persona", "string"),

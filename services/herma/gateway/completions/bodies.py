@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+    field_validator,
+)
 
 from herma.gateway.openai_text import joined, printable, unsupported
 
@@ -38,22 +47,27 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    include_usage: bool | None = None
+    include_usage: StrictBool | None = None
 
 
 class ChatCompletionRequest(BaseModel):
     """A conversation whose last message, the user's, is to be answered."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={
+            "examples": [{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}]
+        },
+    )
 
     model: str = Field(min_length=1, max_length=200)
     messages: list[ChatMessage] = Field(min_length=1)
-    stream: bool | None = None
+    stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, max_length=150)
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
+    n: StrictInt | None = None
+    logprobs: StrictBool | None = None
+    top_logprobs: StrictInt | None = None
     tools: Any = None
     functions: Any = None
     response_format: Any = None

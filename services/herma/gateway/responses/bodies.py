@@ -14,6 +14,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
+    StrictInt,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -91,7 +93,9 @@ def _named(value: object) -> object:
 class ResponseRequest(BaseModel):
     """What is to be answered, and what it goes on from."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"examples": [{"model": "default", "input": "Hello"}]}
+    )
 
     model: str = Field(min_length=1, max_length=200)
     input: Input
@@ -102,15 +106,15 @@ class ResponseRequest(BaseModel):
         BeforeValidator(_named),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}, {"type": "null"}]}),
     ] = None
-    stream: bool | None = None
-    background: bool | None = None
-    store: bool | None = None
+    stream: StrictBool | None = None
+    background: StrictBool | None = None
+    store: StrictBool | None = None
     metadata: dict[str, Text] | None = Field(None, max_length=16)
     user: str | None = Field(None, max_length=150)
     tools: Any = None
     text: Any = None
     prompt: Any = None
-    top_logprobs: int | None = None
+    top_logprobs: StrictInt | None = None
 
     @field_validator("model", "user")
     @classmethod

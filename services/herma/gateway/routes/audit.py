@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from herma.api.audit.v1 import audit_pb2
+from herma.common.lines import LINE_PATTERN
 from herma.gateway.bodies import Moment
 from herma.gateway.routes.parts import (
     REFUSALS,
@@ -69,9 +70,9 @@ async def list_records(
     authority: TheAuthority,
     page_size: PageSize = 50,
     page_token: PageToken = "",
-    action: Annotated[str, Query(max_length=100)] = "",
+    action: Annotated[str, Query(max_length=100, pattern=LINE_PATTERN)] = "",
     principal: Annotated[str, Query(max_length=64)] = "",
-    target: Annotated[str, Query(max_length=200)] = "",
+    target: Annotated[str, Query(max_length=200, pattern=LINE_PATTERN)] = "",
     since: Moment | None = None,
     until: Moment | None = None,
     order: Literal["newest", "oldest"] = "newest",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from herma.common.lines import LINE_PATTERN
 from herma.gateway.identity_bodies import GrantBody, GrantPage, NewGrant, grant_body
 from herma.gateway.routes.parts import (
     REFUSALS,
@@ -35,7 +36,7 @@ async def list_grants(
     page_size: PageSize = 50,
     page_token: PageToken = "",
     principal: Annotated[str, Query(max_length=64)] = "",
-    profile: Annotated[str, Query(max_length=200)] = "",
+    profile: Annotated[str, Query(max_length=200, pattern=LINE_PATTERN)] = "",
 ) -> GrantPage:
     """Lists grants, oldest first; of one `principal` or `profile` if named."""
     page = await authority.principals.list_grants(

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from herma.api.profile.v1 import profile_pb2
 from herma.common.errors import NotFound
+from herma.common.lines import is_line
 from herma.gateway.completions.bodies import ModelBody, ModelList
 from herma.gateway.routes.parts import OPENAI_REFUSALS, Reader, TheAuthority
 
@@ -31,7 +32,7 @@ async def list_models(visitor: Reader, authority: TheAuthority) -> ModelList:
 @router.get("/{model}")
 async def get_model(model: str, visitor: Reader, authority: TheAuthority) -> ModelBody:
     """Reads one of your profiles as a model."""
-    if len(model) > 200 or not model.isprintable():
+    if len(model) > 200 or not is_line(model):
         raise NotFound("there is no such model", reason="PROFILE_NOT_FOUND")
     return _model(await authority.profiles.get(visitor.caller, model))
 

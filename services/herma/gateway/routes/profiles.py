@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
+from herma.common.errors import NotFound
+from herma.common.lines import LABEL_PATTERN, is_line
 from herma.gateway.profile_bodies import (
     AppliedProfile,
     ProfileBody,
@@ -50,6 +52,8 @@ async def get_profile(
     version: Annotated[int, Query(ge=0, lt=2**31)] = 0,
 ) -> ProfileBody:
     """Reads a profile, at its newest version if none is named; `ETag` is the version."""
+    if not is_line(name):
+        raise NotFound("no such profile", reason="PROFILE_NOT_FOUND")
     found = await authority.profiles.get(visitor.caller, name, version)
     response.headers["ETag"] = f'"{found.version}"'
     return ProfileBody(**profile_fields(found))
@@ -57,7 +61,7 @@ async def get_profile(
 
 @router.put("/{name}", responses={201: {"model": AppliedProfile, "description": "It is new."}, **CHANGED})
 async def apply_profile(
-    name: str,
+    name: Annotated[str, Path(pattern=LABEL_PATTERN, max_length=63)],
     body: ProfileSpecBody,
     visitor: Editor,
     authority: TheAuthority,

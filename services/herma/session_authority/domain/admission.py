@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from herma.common.errors import InvalidArgument
+from herma.common.lines import is_label, is_line
 
 MAX_CONTENT_BYTES = 512 * 1024
 MAX_TITLE = 200
 MAX_KEY = 200
 MAX_IDEMPOTENCY_KEY = 255
 MAX_MEMO_BYTES = 64 * 1024
-
-_TENANT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def check_content(content: str) -> None:
@@ -64,8 +62,8 @@ def check_line(text: str, field: str, limit: int) -> None:
     """
     if len(text) > limit:
         raise InvalidArgument(f"{field} is too long", fields={field: f"at most {limit} characters"})
-    if not text.isprintable():
-        raise InvalidArgument(f"{field} has control characters", fields={field: "must be printable"})
+    if not is_line(text):
+        raise InvalidArgument(f"{field} has control characters", fields={field: "must be one line"})
 
 
 def check_idempotency_key(key: str) -> None:
@@ -83,7 +81,7 @@ def check_tenant_name(name: str) -> None:
     Raises:
         InvalidArgument: naming `name`.
     """
-    if not _TENANT_NAME.fullmatch(name):
+    if not is_label(name):
         raise InvalidArgument(
             "the name is not usable",
             fields={"name": "1 to 63 of a-z, 0-9 and -, not at either end"},

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from herma.common.errors import InvalidArgument
+from herma.common.lines import is_line
 from herma.session_authority.domain.rights import Role, parse_role
 
 MAX_URL = 500
@@ -84,12 +85,12 @@ def issuer_terms(
         or parts.fragment
     ):
         wrong["issuer"] = "a URL without user, query and fragment"
-    if not audience or len(audience) > MAX_AUDIENCE or not audience.isprintable():
+    if not audience or len(audience) > MAX_AUDIENCE or not is_line(audience):
         wrong["audience"] = f"1 to {MAX_AUDIENCE} printable characters"
     unknown = sorted(set(algorithms) - set(ALGORITHMS))
     if unknown:
         wrong["algorithms"] = "some of " + ", ".join(ALGORITHMS)
-    if len(role_claim) > MAX_CLAIM or not role_claim.isprintable():
+    if len(role_claim) > MAX_CLAIM or not is_line(role_claim):
         wrong["role_claim"] = f"at most {MAX_CLAIM} printable characters"
     if len(roles) > MAX_ROLES or any(not 0 < len(group) <= MAX_GROUP for group in roles):
         wrong["roles"] = f"at most {MAX_ROLES} groups of 1 to {MAX_GROUP} characters"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from herma.common.errors import InvalidArgument
+from herma.common.lines import is_label
 from herma.session_authority.domain.rights import ProfileRight, Role
 
 # Of who was made here rather than by an identity provider.
@@ -15,8 +15,6 @@ LOCAL_ISSUER = "herma"
 
 MAX_NAME = 200
 MAX_SUBJECT = 255
-
-_SERVICE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def check_service_name(subject: str) -> None:
     Raises:
         InvalidArgument: naming `subject`.
     """
-    if not _SERVICE_NAME.fullmatch(subject):
+    if not is_label(subject):
         raise InvalidArgument(
             "the name is not usable",
             fields={"subject": "1 to 63 of a-z, 0-9 and -, not at either end"},

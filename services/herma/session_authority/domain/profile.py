@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,6 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic.dataclasses import dataclass
 
 from herma.common.errors import InvalidArgument
+from herma.common.lines import is_label, is_line
 
 MAX_DESCRIPTION = 500
 MAX_PERSONA = 20_000
@@ -29,7 +29,6 @@ TOOLS = ("memory", "read_file", "terminal", "write_file")
 # A persona of the widest characters, all escaped, and the rest.
 _MAX_BYTES = 256 * 1024
 _MOST_FIELDS = 32
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def _without_nul(text: str) -> str:
@@ -39,8 +38,8 @@ def _without_nul(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be printable")
+    if not is_line(text):
+        raise ValueError("must be one line")
     return text
 
 
@@ -137,7 +136,7 @@ def check_profile_name(name: str) -> None:
     Raises:
         InvalidArgument: naming `name`.
     """
-    if not _NAME.fullmatch(name):
+    if not is_label(name):
         raise InvalidArgument(
             f"{name[:100]!r} is no name for a profile",
             fields={"name": "1 to 63 of a-z, 0-9 and -, not at either end"},
