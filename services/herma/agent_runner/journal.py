@@ -1,4 +1,8 @@
-"""Writes the steps of one turn, one after the other, each until it is durable or the lease is lost."""
+"""Writes the steps of one turn, one after the other, each until it is durable or the lease is lost.
+
+Invariant: a step that was sent is written to its end, also when who asked for it is interrupted: it may
+have taken effect, so no other step can have its number before that is known.
+"""
 
 from __future__ import annotations
 
@@ -31,27 +35,42 @@ class Journal:
     ) -> lease_pb2.AppendResponse:
         """Writes one step.  While the database or the authority is away, it is repeated.
 
+        Cancelled before it is the step's turn, it writes nothing.
+
         Raises:
             LeaseLost: when the lease is not the newest, or must be given up meanwhile.
             HermaError: for a deterministic refusal.
         """
-        async with self._lock:
-            request = wire.append_request(self._last_step + 1, operations, end)
-            while not self._keeper.is_lost:
-                try:
-                    response = await self._authority.append(
-                        self._keeper.turn_token, request, _ATTEMPT_SECONDS
-                    )
-                except (LeaseLost, Unauthenticated) as error:
-                    self._keeper.give_up()
-                    raise LeaseLost() from error
-                except HermaError as error:
-                    if error.kind not in _PASSING:
-                        raise
-                    await asyncio.sleep(_PAUSE_SECONDS)
-                    continue
-                self._last_step += 1
-                if response.interrupt_requested:
-                    self._keeper.interrupted.set()
-                return response
-            raise LeaseLost()
+        await self._lock.acquire()
+        writing = asyncio.create_task(self._write(operations, end))
+        writing.add_done_callback(self._written)
+        return await asyncio.shield(writing)
+
+    def _written(self, writing: asyncio.Task[lease_pb2.AppendResponse]) -> None:
+        self._lock.release()
+        if not writing.cancelled():
+            # Whoever still waits is told; nobody else is to be.
+            writing.exception()
+
+    async def _write(
+        self, operations: Sequence[lease_pb2.Operation], end: lease_pb2.Finish | None
+    ) -> lease_pb2.AppendResponse:
+        request = wire.append_request(self._last_step + 1, operations, end)
+        while not self._keeper.is_lost:
+            try:
+                response = await self._authority.append(
+                    self._keeper.turn_token, request, _ATTEMPT_SECONDS
+                )
+            except (LeaseLost, Unauthenticated) as error:
+                self._keeper.give_up()
+                raise LeaseLost() from error
+            except HermaError as error:
+                if error.kind not in _PASSING:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            self._last_step += 1
+            if response.interrupt_requested:
+                self._keeper.interrupted.set()
+            return response
+        raise LeaseLost()
