@@ -95,7 +95,9 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
                 KeyStore(database, new_id),
                 refusals,
             ),
-            PrincipalServicer(PrincipalStore(database, new_id), GrantStore(database, new_id), refusals),
+            PrincipalServicer(
+                PrincipalStore(database, new_id), GrantStore(database, new_id), refusals, belfry
+            ),
             IssuerServicer(IssuerStore(database, new_id), refusals),
             ProfileServicer(ProfileStore(database, new_id), refusals),
             AuditServicer(audit, anchors),

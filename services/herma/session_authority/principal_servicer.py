@@ -7,6 +7,7 @@ from typing import Any
 from herma.api.principal.v1 import principal_pb2, principal_pb2_grpc
 from herma.common.ids import parse_id
 from herma.session_authority import identity_wire
+from herma.session_authority.bells import Belfry
 from herma.session_authority.domain import admission
 from herma.session_authority.domain.audit import Action
 from herma.session_authority.domain.principal import MAX_NAME, check_service_name
@@ -22,10 +23,13 @@ from herma.session_authority.wire import caller_of
 class PrincipalServicer(principal_pb2_grpc.PrincipalServiceServicer):
     """Principals and grants."""
 
-    def __init__(self, principals: PrincipalStore, grants: GrantStore, refusals: Refusals) -> None:
+    def __init__(
+        self, principals: PrincipalStore, grants: GrantStore, refusals: Refusals, belfry: Belfry
+    ) -> None:
         self._principals = principals
         self._grants = grants
         self._refusals = refusals
+        self._belfry = belfry
 
     async def CreatePrincipal(  # noqa: N802  # the proto's name
         self, request: principal_pb2.CreatePrincipalRequest, context: Any
@@ -69,6 +73,8 @@ class PrincipalServicer(principal_pb2_grpc.PrincipalServiceServicer):
                 parse_id(request.principal_id, "principal_id"),
                 identity_wire.change_of(request),
             )
+        if changed.disabled_at is not None:
+            self._belfry.ring_signals()
         return principal_pb2.UpdatePrincipalResponse(principal=identity_wire.principal_message(changed))
 
     async def ListGrants(  # noqa: N802

@@ -6,7 +6,7 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-from tests.component.session_authority.authority import Authority, Owner
+from tests.component.session_authority.authority import Authority, Owner, identity_of
 
 from herma.common.errors import (
     AlreadyExists,
@@ -16,8 +16,10 @@ from herma.common.errors import (
     PrincipalChanged,
     Unauthenticated,
 )
+from herma.session_authority.domain.model import TurnState
 from herma.session_authority.domain.principal import PrincipalChange
-from herma.session_authority.domain.rights import SCOPES_OF, Role
+from herma.session_authority.domain.profile import ProfileSpec
+from herma.session_authority.domain.rights import SCOPES_OF, ProfileRight, Role
 
 
 async def set_role(authority: Authority, actor: Owner, target: Owner, role: Role) -> None:
@@ -81,6 +83,49 @@ async def test_a_disabled_principal_is_nobody_until_enabled(authority: Authority
     )
     await authority.submit(colleague.caller, session.id)
     assert await scopes_of(authority, colleague)
+
+
+async def test_what_a_disabled_principal_asked_for_does_not_start(authority: Authority) -> None:
+    owner = await authority.owner()
+    colleague = await authority.colleague(owner)
+    session = await authority.sessions.create(colleague.caller, "", "", "", "")
+    running = await authority.submit(colleague.caller, session.id)
+    waiting = [await authority.submit(colleague.caller, session.id) for _ in range(2)]
+    lease = await authority.claim()
+    assert lease.turn.id == running.turn_id
+    await disable(authority, owner, colleague)
+    # What runs is asked to stop; what waits never starts, not even for its runner's successor.
+    assert await authority.leases.renew(identity_of(lease))
+    await authority.leases.release(identity_of(lease))
+    assert await authority.leases.claim(uuid4(), uuid4()) is None
+    rows = await authority.admin.fetch(
+        "SELECT id, state, exit_reason FROM authority.turns WHERE session_id = $1 ORDER BY seq",
+        session.id,
+    )
+    assert [tuple(row) for row in rows] == [
+        (running.turn_id, "interrupted", "rights_lost"),
+        *((turn.turn_id, "cancelled", "rights_lost") for turn in waiting),
+    ]
+    assert await authority.leases.claim(uuid4(), uuid4()) is None
+    # Others go on.
+    mine = await authority.sessions.create(owner.caller, "", "", "", "")
+    await authority.submit(owner.caller, mine.id)
+    assert (await authority.claim()).session_id == mine.id
+
+
+async def test_a_grant_that_was_taken_back_stops_what_waits(authority: Authority) -> None:
+    owner = await authority.owner()
+    colleague = await authority.colleague(owner)
+    await authority.profiles.apply(owner.caller, "closed", ProfileSpec(access="granted"))
+    grant = await authority.grants.add(
+        owner.caller, colleague.caller.principal_id, "closed", ProfileRight.USE
+    )
+    session = await authority.sessions.create(colleague.caller, "closed", "", "", "")
+    turn = await authority.submit(colleague.caller, session.id)
+    await authority.grants.remove(owner.caller, grant.id)
+    assert await authority.leases.claim(uuid4(), uuid4()) is None
+    ended = await authority.sessions.turn(colleague.caller, turn.turn_id)
+    assert (ended.state, ended.exit_reason) == (TurnState.CANCELLED, "rights_lost")
 
 
 @pytest.mark.parametrize("role", [Role.OPERATOR, Role.MEMBER, Role.VIEWER])

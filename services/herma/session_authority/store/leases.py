@@ -39,8 +39,8 @@ _TAKE = """
     SELECT tenant_id, session_id, held, set_config('herma.tenant_id', tenant_id::text, true) FROM found
 """
 
-# The next turn of a session that `_TAKE` has locked runs: its lease, its event, at its first attempt the
-# user's message, and the counters that these take from the session's row.
+# The next turn of a session that `_TAKE` has locked runs, if whoever asked for it still may: its lease, its
+# event, at its first attempt the user's message, and the counters that these take from the session's row.
 _GRANT = """
     WITH session AS (
         SELECT last_seq, last_position, epoch FROM authority.sessions WHERE tenant_id = $1 AND id = $2
@@ -51,6 +51,7 @@ _GRANT = """
             SELECT id FROM authority.turns
             WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
             ORDER BY seq LIMIT 1)
+            AND authority.has_right($1, principal_id, profile_id, 'use')
         RETURNING id, attempt, content, principal_id, trust
     ), said AS (
         INSERT INTO authority.messages (tenant_id, session_id, id, turn_id, position, role, content,
@@ -125,10 +126,30 @@ class LeaseStore:
             if not found["held"] and not await connection.fetchval(
                 _GRANT, tenant_id, session_id, self._new_id(), runner_id, request_id, self.ttl
             ):
-                # Nothing waits after all: what says so is put right.
-                await (await read_locked(connection, tenant_id, session_id)).flush()
+                # Nothing that may run waits after all: what says so is put right.
+                session = await read_locked(connection, tenant_id, session_id)
+                await self._end_without_right(session)
+                await session.flush()
                 return None
             return await _read_lease(connection, tenant_id, session_id, request_id)
+
+    async def _end_without_right(self, session: LockedSession) -> None:
+        """Ends waiting turns, up to the first that may run, of who may not use the profile any more."""
+        waiting = await session.connection.fetch(
+            """
+            SELECT id, attempt, authority.has_right($1, principal_id, profile_id, 'use') AS may
+            FROM authority.turns
+            WHERE tenant_id = $1 AND session_id = $2 AND state IN ('queued', 'running', 'waiting')
+            ORDER BY seq
+            """,
+            session.tenant_id,
+            session.id,
+        )
+        for turn in waiting:
+            if turn["may"]:
+                return
+            state = TurnState.INTERRUPTED if turn["attempt"] else TurnState.CANCELLED
+            await end_turn(session, turn["id"], state, "rights_lost", "", self._new_id)
 
     async def renew(self, identity: TurnIdentity) -> bool:
         """Extends a lease; whether its turn was asked to stop.

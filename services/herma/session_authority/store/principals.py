@@ -116,6 +116,8 @@ class PrincipalStore:
             if not await connection.fetchval(_HAS_OWNER, tenant):
                 raise LastOwner("the tenant's last owner stays")
             changed = _principal(row)
+            if changed.disabled_at is not None:
+                await connection.execute(_INTERRUPT, tenant, principal_id)
             await record(
                 connection,
                 caller,
@@ -140,6 +142,13 @@ _CHANGE = f"""
         disabled_at = CASE WHEN $5 THEN coalesce(disabled_at, now()) END
     WHERE tenant_id = $1 AND id = $2 RETURNING {_COLUMNS}
 """  # noqa: S608  # a constant
+
+# What waits is ended when it is to start; what runs is asked to stop.
+_INTERRUPT = """
+    UPDATE authority.turns t SET interrupt_requested = true
+    FROM authority.leases l
+    WHERE l.tenant_id = $1 AND t.tenant_id = $1 AND t.id = l.turn_id AND t.principal_id = $2
+"""
 
 _HAS_OWNER = """
     SELECT EXISTS (SELECT FROM authority.principals
