@@ -39,8 +39,9 @@ _TAKE = """
     SELECT tenant_id, session_id, held, set_config('herma.tenant_id', tenant_id::text, true) FROM found
 """
 
-# The next turn of a session that `_TAKE` has locked runs, if whoever asked for it still may: its lease, its
-# event, at its first attempt the user's message, and the counters that these take from the session's row.
+# The next turn of a session that `_TAKE` has locked runs, if whoever asked for it still may: its lease,
+# its event, at its first attempt the user's message, and the counters that these take from the session's
+# row.
 _GRANT = """
     WITH session AS (
         SELECT last_seq, last_position, epoch FROM authority.sessions WHERE tenant_id = $1 AND id = $2
