@@ -49,10 +49,10 @@ class Anchors:
 
     async def run(self, every: float) -> None:
         """Anchors now and then, for good."""
-        if self._folder is not None:
-            await asyncio.to_thread(self._folder.mkdir, 0o700, parents=True, exist_ok=True)
         while True:
             try:
+                if self._folder is not None:
+                    await asyncio.to_thread(self._folder.mkdir, 0o700, parents=True, exist_ok=True)
                 await self.anchor()
             except (HermaError, OSError) as error:
                 _log.error("audit logs were not anchored", error=str(error))

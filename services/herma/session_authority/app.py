@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from uuid import UUID
 
 from herma.api.audit.v1 import audit_pb2_grpc
 from herma.api.identity.v1 import identity_pb2_grpc
@@ -56,6 +58,9 @@ from herma.session_authority.usage_servicer import UsageServicer
 NAME = "session-authority"
 SCHEMA = ServiceSchema("authority", "herma.session_authority")
 
+# Services that speak for callers.
+_ENTRANCES = frozenset({"gateway"})
+
 _log = logger(__name__)
 
 
@@ -76,34 +81,15 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         signer,
         TurnTokenVerifier(signer.public_key_pem),
     )
-    audit = AuditLog(database)
-    refusals = Refusals(audit)
-    anchors = Anchors(audit, settings.audit_anchor_dir, str(new_id()))
+    anchors = Anchors(AuditLog(database), settings.audit_anchor_dir, str(new_id()))
     keys = {pair: key.get_secret_value() for pair, key in settings.service_keys.items()}
     server = RpcServer(
         ServiceIdentity(NAME, ServiceKeys(keys)),
-        _apis(
-            SessionServicer(
-                SessionStore(database, new_id),
-                Deletions(DeletionStore(database, new_id), belfry),
-                Subscriptions(EventLog(database), belfry),
-                belfry,
-            ),
-            IdentityServicer(
-                CallerStore(database, new_id),
-                TenantStore(database, new_id),
-                KeyStore(database, new_id),
-                refusals,
-            ),
-            PrincipalServicer(
-                PrincipalStore(database, new_id), GrantStore(database, new_id), refusals, belfry
-            ),
-            IssuerServicer(IssuerStore(database, new_id), refusals),
-            ProfileServicer(ProfileStore(database, new_id), refusals),
-            AuditServicer(audit, anchors),
-            UsageServicer(UsageStore(database)),
-            lease_servicer,
-        ),
+        [
+            *_session_apis(database, new_id, belfry),
+            *_identity_apis(database, new_id, belfry, anchors),
+            _lease_api(lease_servicer),
+        ],
         settings.listen,
         with_reflection=settings.reflection,
     )
@@ -133,71 +119,91 @@ async def serve(settings: AuthoritySettings, lifecycle: Lifecycle) -> None:
         await database.close()
 
 
-def _apis(
-    sessions: SessionServicer,
-    identities: IdentityServicer,
-    principals: PrincipalServicer,
-    issuers: IssuerServicer,
-    profiles: ProfileServicer,
-    audit: AuditServicer,
-    usage: UsageServicer,
-    leases: LeaseServicer,
-) -> list[ServedApi]:
-    lease_api = "herma.api.lease.v1.LeaseService"
+def _session_apis(database: Database, new_id: Callable[[], UUID], belfry: Belfry) -> list[ServedApi]:
+    """Sessions, and what they use."""
+    sessions = SessionServicer(
+        SessionStore(database, new_id),
+        Deletions(DeletionStore(database, new_id), belfry),
+        Subscriptions(EventLog(database), belfry),
+        belfry,
+    )
+    api = "herma.api.session.v1.SessionService"
     return [
         ServedApi(
-            "herma.api.session.v1.SessionService",
+            api,
             session_pb2_grpc.add_SessionServiceServicer_to_server,
             sessions,
-            frozenset({"gateway"}),
-            untraced=frozenset({"/herma.api.session.v1.SessionService/Subscribe"}),
-        ),
-        ServedApi(
-            "herma.api.identity.v1.IdentityService",
-            identity_pb2_grpc.add_IdentityServiceServicer_to_server,
-            identities,
-            frozenset({"gateway", "operator"}),
-        ),
-        ServedApi(
-            "herma.api.audit.v1.AuditService",
-            audit_pb2_grpc.add_AuditServiceServicer_to_server,
-            audit,
-            frozenset({"gateway"}),
+            _ENTRANCES,
+            untraced=frozenset({f"/{api}/Subscribe"}),
         ),
         ServedApi(
             "herma.api.usage.v1.UsageService",
             usage_pb2_grpc.add_UsageServiceServicer_to_server,
-            usage,
-            frozenset({"gateway"}),
+            UsageServicer(UsageStore(database)),
+            _ENTRANCES,
+        ),
+    ]
+
+
+def _identity_apis(
+    database: Database, new_id: Callable[[], UUID], belfry: Belfry, anchors: Anchors
+) -> list[ServedApi]:
+    """Who may do what, and what was done."""
+    audit = AuditLog(database)
+    refusals = Refusals(audit)
+    identities = IdentityServicer(
+        CallerStore(database, new_id),
+        TenantStore(database, new_id),
+        KeyStore(database, new_id),
+        refusals,
+    )
+    principals = PrincipalServicer(
+        PrincipalStore(database, new_id), GrantStore(database, new_id), refusals, belfry
+    )
+    return [
+        ServedApi(
+            "herma.api.identity.v1.IdentityService",
+            identity_pb2_grpc.add_IdentityServiceServicer_to_server,
+            identities,
+            _ENTRANCES | {"operator"},
         ),
         ServedApi(
             "herma.api.principal.v1.PrincipalService",
             principal_pb2_grpc.add_PrincipalServiceServicer_to_server,
             principals,
-            frozenset({"gateway"}),
+            _ENTRANCES,
         ),
         ServedApi(
             "herma.api.issuer.v1.IssuerService",
             issuer_pb2_grpc.add_IssuerServiceServicer_to_server,
-            issuers,
-            frozenset({"gateway"}),
+            IssuerServicer(IssuerStore(database, new_id), refusals),
+            _ENTRANCES,
         ),
         ServedApi(
             "herma.api.profile.v1.ProfileService",
             profile_pb2_grpc.add_ProfileServiceServicer_to_server,
-            profiles,
-            frozenset({"gateway"}),
+            ProfileServicer(ProfileStore(database, new_id), refusals),
+            _ENTRANCES,
         ),
         ServedApi(
-            lease_api,
-            lease_pb2_grpc.add_LeaseServiceServicer_to_server,
-            leases,
-            frozenset({"agent-runner"}),
-            untraced=frozenset(
-                f"/{lease_api}/{method}" for method in ("Claim", "Renew", "PublishDeltas", "WatchSignals")
-            ),
+            "herma.api.audit.v1.AuditService",
+            audit_pb2_grpc.add_AuditServiceServicer_to_server,
+            AuditServicer(audit, anchors),
+            _ENTRANCES,
         ),
     ]
+
+
+def _lease_api(leases: LeaseServicer) -> ServedApi:
+    api = "herma.api.lease.v1.LeaseService"
+    polls = ("Claim", "Renew", "PublishDeltas", "WatchSignals")
+    return ServedApi(
+        api,
+        lease_pb2_grpc.add_LeaseServiceServicer_to_server,
+        leases,
+        frozenset({"agent-runner"}),
+        untraced=frozenset(f"/{api}/{method}" for method in polls),
+    )
 
 
 async def _anchor_last(anchors: Anchors) -> None:
