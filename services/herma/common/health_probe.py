@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 
 _SECONDS = 3.0
 
+# A probe before may have failed: its pause before the next try is none of ours.
+_OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
+
 
 def problem(address: str) -> str:
     """Why the service at this address does not serve; empty when it does."""
@@ -36,7 +39,7 @@ def _grpc_problem(address: str) -> str:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(address, options=_OWN_CONNECTION) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(), timeout=_SECONDS
