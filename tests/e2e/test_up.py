@@ -99,6 +99,27 @@ def test_unusable_settings_are_named(platform: TestPlatform, name: str, value: s
     assert "not usable" in done.stderr
 
 
+@pytest.mark.parametrize("detach", [[], ["--detach"]])
+def test_a_data_folder_that_cannot_be_made_is_named(platform: TestPlatform, detach: list[str]) -> None:
+    taken = platform.data / "file"
+    taken.touch()
+    platform.environment["HERMA_DATA_DIR"] = str(taken)
+    done = platform.herma("up", *detach, check=False)
+    assert done.returncode == 1
+    assert f"the data folder {taken} cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_in_the_background_it_keeps_the_operators_key_to_itself(platform: TestPlatform) -> None:
+    platform.data = platform.data / "data"
+    platform.environment["HERMA_DATA_DIR"] = str(platform.data)
+    platform.up()
+    assert platform.data.stat().st_mode & 0o777 == 0o700
+    log = platform.data / "logs" / "up.log"
+    assert platform.admin_key in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
 def test_without_a_platform_the_command_line_says_so(platform: TestPlatform) -> None:
     done = platform.herma("send", "hello", check=False)
     assert done.returncode == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from herma.cli.client import ApiClient
 from herma.cli.send import send
 from herma.common.logs import configure_logs
-from herma.local.installation import Installation
+from herma.local.installation import Installation, make_folder
 from herma.local.model_route import ModelChoice, choose_route
 from herma.local.platform import Platform
 from herma.local.ports import Ports
@@ -96,12 +96,15 @@ async def _bring_up(platform: Platform, installation: Installation, say: Callabl
 def run_detached(settings: UpSettings, arguments: list[str], say: Callable[[str], None]) -> int:
     """Starts `herma up` in the background and returns when it is ready; the exit code."""
     folder = settings.data_dir.absolute()
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     log = folder / "logs" / "up.log"
     if UpFile.of(folder).read_live() is not None:
         say(f"Herma is up already on {folder}.")
         return 1
-    with log.open("wb") as output:
+    # It names the operator's key, also where the folder was made by somebody who lets others in.
+    log.unlink(missing_ok=True)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "herma.cli", "up", *arguments],
             stdin=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from herma.common.errors import AlreadyExists
+from herma.common.errors import AlreadyExists, HermaError
 from herma.session_authority.domain.keys import mint_key
 
 # Who may call whom.
@@ -34,23 +34,50 @@ PAIRS = (
 ROLES = ("authority", "sandbox", "memory")
 
 
+class UnusableFolder(HermaError):
+    """The data folder cannot be used."""
+
+    reason = "UNUSABLE_FOLDER"
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a data folder, of mode 0700, and its folder of logs; what is there stays as it is.
+
+    Raises:
+        UnusableFolder: when that cannot be done.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / "logs").mkdir(exist_ok=True)
+    except OSError as error:
+        raise UnusableFolder(
+            f"the data folder {folder} cannot be used ({error.strerror}): set HERMA_DATA_DIR to another"
+        ) from error
+
+
 class Installation:
     """A data folder, held by one `herma up` at a time.
 
     Args:
-        folder: Made with mode 0700 if it is not there.
+        folder: Made if it is not there.
+
+    Raises:
+        AlreadyExists: when another `herma up` holds it.
+        UnusableFolder: when it cannot be made.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (self.folder / "logs").mkdir(exist_ok=True)
+        make_folder(self.folder)
         self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._lock)
-            raise AlreadyExists(f"another `herma up` runs on {self.folder}") from error
+            raise AlreadyExists(
+                f"another `herma up` runs on {self.folder}: stop it with `herma down`, "
+                "or set HERMA_DATA_DIR to another folder"
+            ) from error
         self._secrets = self._load()
         self.id: str = self._secrets["id"]
 

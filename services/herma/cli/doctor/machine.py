@@ -16,7 +16,7 @@ from herma.cli.doctor.scene import Scene
 
 _LEAST_DISK = 2 * 1024**3
 _SCARCE_DISK = 8 * 1024**3
-_SECRETS = ("admin.key", "secrets.json", "up.json", "chat_history")
+_SECRETS = ("admin.key", "secrets.json", "up.json", "chat_history", "logs/up.log")
 
 
 def check_disk(scene: Scene) -> Iterator[Finding]:
